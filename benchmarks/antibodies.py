@@ -168,7 +168,7 @@ class Bench:
             "model": self.task.model,
             "text": self.task.text,
             "masked": len(self.structure.residual),
-            "evaluations": self.structure.ledger.total,
+            "evaluations": self.structure.ledger.evaluations,
             "edges": len(self.structure.edges),
             "total_strength": float(self.structure.pair_strength.sum()),
         }

@@ -89,10 +89,10 @@ def measure(case: dict[str, Any], counts: tuple[int, ...]) -> dict[str, Any]:
         price = run_kl(oracle, list(designs.results)[-PRICED:], terms=2)
         most = designs.choice.one_at_a_time
         found[str(count)] = {
-            "evaluations": designs.ledger.total,
+            "evaluations": designs.ledger.evaluations,
             "one_at_a_time": most,
-            "share": designs.ledger.total / most,
-            "per_design": designs.ledger.total / count,
+            "share": designs.ledger.evaluations / most,
+            "per_design": designs.ledger.evaluations / count,
             "chosen": designs.choice.sampler,
             "kl": price.value,
             "kl_se": None if count == 1 else price.standard_error,
@@ -203,7 +203,7 @@ def measure_rule(oracle: Oracle, target: float, count: int, kind: str) -> dict[s
     found = {
         "kind": kind,
         "positions": sum(len(batch) for batch in drawn[0].batches),
-        "evaluations": float(np.mean([one.ledger.total for one in drawn])),
+        "evaluations": float(np.mean([one.ledger.evaluations for one in drawn])),
         "kl": float(np.mean(losses)),
         "kl_se": float(error),
         "estimated": float(np.mean([one.estimated_kl for one in reports])),

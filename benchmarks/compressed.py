@@ -4,7 +4,7 @@ Whole runs (preprocess, probes, commits) on exact oracles: a path of 16,384 by t
 screen and by the decoder, and a path and a matching of 65,536 by the decoder. Seconds of the
 processor are what a run took on all cores, whoever else was waiting for them. The oracle's rows
 are timed inside its own calls; decoding, or ranking (matrix products) and fitting, by the screen
-itself, as shares of all seconds. Ratios set a run's submissions against committing every position
+itself, as shares of all seconds. Ratios set a run's evaluations against committing every position
 singly, and the regression screen's processor seconds against the decoder's.
 """
 
@@ -25,13 +25,13 @@ def whole_run(family: str, length: int, method: Method = "auto") -> dict[str, fl
     oracle = TimedOracle(law.oracle())
     started, busy = time.perf_counter(), time.process_time()
     sampler = cp.samplers.Compressed(method=method)
-    result = sampler(cp.Unmasking(oracle), cp.Streams.from_seed(292))
+    result = sampler(cp.run.Run(oracle), cp.Streams.from_seed(292))
     seconds, busy = time.perf_counter() - started, time.process_time() - busy
     assert cp.evaluation.batch_kl_of_batches(law, result.tokens, result.batches).value == 0.0
     spent = result.diagnostics.findings.seconds
     return {
-        "submissions": result.ledger.total,
-        "submissions_saved_ratio": length / result.ledger.total,
+        "evaluations": result.ledger.evaluations,
+        "evaluations_saved_ratio": length / result.ledger.evaluations,
         "total_seconds": seconds,
         "processor_seconds": busy,
         "oracle_share": oracle.seconds / seconds,

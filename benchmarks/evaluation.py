@@ -5,7 +5,7 @@
 
 Encoders of the kind that masked language models are (BERT, as transformers has it), with random
 weights: the time of an evaluation hangs on the shape of a network, not on what it has learned. One
-sequence alone, and several at once. ``make run`` multiplies submissions and stages by these.
+sequence alone, and several at once. ``make run`` multiplies evaluations and stages by these.
 """
 
 from __future__ import annotations

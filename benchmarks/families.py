@@ -162,7 +162,7 @@ class Family:
                 "kl": found.value,
                 "kl_se": found.standard_error,
                 "masks": len(own.residual),
-                "evaluations": found.ledger.total,
+                "evaluations": found.ledger.evaluations,
             }
 
         for way, batches in wanted:

@@ -1,7 +1,7 @@
 """Exact rows: the component walk against a kernel that always walks all N positions.
 
 N = 16384, three classes, general pair tables, batches of 64 trusted states, one run. Both sides
-use one thread; the two-thread figure and single states through ``Unmasking`` are reported too.
+use one thread; the two-thread figure and single states through ``Run`` are reported too.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def main() -> None:
         for key, value in compare(law, states, readouts, repeats).items():
             figures[f"{name}.{key}"] = value
 
-    run = cp.Unmasking(law.oracle())
+    run = cp.run.Run(law.oracle())
     single = {}
     for name, (states, readouts) in cases.items():
         mine = readouts.position[readouts.state_index == 0]
@@ -110,7 +110,7 @@ def main() -> None:
 
     for order in ("index", "random", "confidence"):
         started = time.perf_counter()
-        cp.samplers.Sequential(order)(cp.Unmasking(law.oracle()), cp.Streams(1, 2))
+        cp.samplers.Sequential(order)(cp.run.Run(law.oracle()), cp.Streams(1, 2))
         figures[f"sequential_{order}_seconds"] = time.perf_counter() - started
 
     big = make_law(131_072)

@@ -243,7 +243,7 @@ class Task:
         }
         said = {
             "masked": len(structure.residual),
-            "evaluations": structure.ledger.total,
+            "evaluations": structure.ledger.evaluations,
             "seconds_to_discover": seconds,
             "seconds_to_plan": time.perf_counter() - started - seconds,
             "edges": len(structure.edges),

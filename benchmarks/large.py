@@ -37,7 +37,7 @@ class Asked(NamedTuple):
     method: str
     minutes: float
     gib: float
-    submissions: int | None = None
+    evaluations: int | None = None
 
     def is_kept_by(self, row: dict[str, Any]) -> bool:
         """Say whether a run that ended kept to everything that was asked."""
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
             row["seconds"] <= 60 * self.minutes
             and row["peak_memory_gib"] <= self.gib
             and row["batch_kl"] == 0.0
-            and (self.submissions is None or row["submissions"] < self.submissions)
+            and (self.evaluations is None or row["evaluations"] < self.evaluations)
         )
 
 
@@ -68,7 +68,7 @@ def told_now_and_then() -> Listener:
         now, standing = time.perf_counter(), progress.standing
         if now >= said + 10:
             said = now
-            words = f"{now - began:.0f} s: {progress.ledger.total} submissions"
+            words = f"{now - began:.0f} s: {progress.ledger.evaluations} evaluations"
             if standing is not None:
                 words += f", {standing.stage}, {standing.resolved} of {progress.masked} resolved"
             print(words, file=sys.stderr, flush=True)
@@ -85,7 +85,7 @@ def measure(family: str, length: int, method: str, memory: float) -> dict[str, A
         law = cp.families.build(family, size, TARGET)
         wall, busy = time.perf_counter(), time.process_time()
         result = build_sampler("compressed", settings)(
-            cp.Unmasking(law.oracle(), on_event=told_now_and_then()), cp.Streams.from_seed(STREAM)
+            cp.run.Run(law.oracle(), on_event=told_now_and_then()), cp.Streams.from_seed(STREAM)
         )
         return result, law, time.perf_counter() - wall, time.process_time() - busy
 
@@ -95,8 +95,8 @@ def measure(family: str, length: int, method: str, memory: float) -> dict[str, A
         "family": family,
         "n": length,
         "method": result.diagnostics.findings.decoder,
-        "submissions": result.ledger.total,
-        "depth": result.ledger.depth,
+        "evaluations": result.ledger.evaluations,
+        "stages": result.ledger.stages,
         "seconds": seconds,
         "processor_seconds": busy,
         "peak_memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
@@ -145,7 +145,7 @@ def main() -> None:
     for asked in MILLION if told.million else LARGE:
         place = {"family": asked.family, "n": asked.length, "method": asked.method}
         before = [row for row in known["rows"] if place.items() <= row.items()]
-        if any("submissions" in row for row in before):
+        if any("evaluations" in row for row in before):
             continue
         row = {**place, **run_apart(asked)}
         known["rows"] = [*(row for row in known["rows"] if row not in before), row]

@@ -1,6 +1,6 @@
 """One packed screen: the oracle's rows, and the screen's own work beside them.
 
-4 colors, 60 colorings, 3 columns (2,160 submissions) on a matching, N = 16384 and 65536, two
+4 colors, 60 colorings, 3 columns (2,160 evaluations) on a matching, N = 16384 and 65536, two
 threads. The oracle's part is timed inside its own calls; the rest (building states, the door's
 checks, diameters, votes, selection) is the screen's. Voting is also compared with a matrix
 product.
@@ -27,7 +27,7 @@ def screen_once(length: int, repeats: int) -> dict[str, float]:
     best = {"total": float("inf"), "oracle": 0.0}
     for attempt in range(repeats + 1):
         oracle = TimedOracle(law.oracle())
-        run = cp.Unmasking(oracle)
+        run = cp.run.Run(oracle)
         banks = run.call(read_banks, 4 / law.vocab_size, 1e-12)
         draft = banks.most_likely
         colors = draw_colorings(COLORINGS, COLORS, length, np.random.default_rng(attempt))

@@ -29,13 +29,13 @@ def run(family: str, length: int, draw: int) -> dict[str, Any]:
     law = cp.families.build(family, length, draw)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CostWarning)
-        result = Packed()(cp.Unmasking(law.oracle()), cp.Streams.from_seed(STREAM))
+        result = Packed()(cp.run.Run(law.oracle()), cp.Streams.from_seed(STREAM))
     kl = cp.evaluation.batch_kl(law, result)
     return {
-        "total": result.ledger.total,
+        "total": result.ledger.evaluations,
         "probes": result.ledger.probes,
         "commits": result.ledger.commits,
-        "depth": result.ledger.depth,
+        "stages": result.ledger.stages,
         "batch_kl": kl.value + 2 * kl.standard_error,
     }
 

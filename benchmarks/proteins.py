@@ -219,7 +219,7 @@ def structure_part(bench: Bench) -> None:
             "seconds_to_encode": encoding,
             "seconds_to_discover": finding,
             "residues": structure.length,
-            "evaluations": structure.ledger.total,
+            "evaluations": structure.ledger.evaluations,
             "edges": len(structure.edges),
             "total_strength": float(structure.pair_strength.sum()),
             "seconds_a_plan": planning["planned"] / bench.sizes.plans,
@@ -383,7 +383,7 @@ def screen_part(bench: Bench) -> None:
             found = measure_kl(bench.oracle, plans, "product", bench.sizes.others["product"])
             return {
                 "estimator": estimator,
-                "evaluations": structure.ledger.total,
+                "evaluations": structure.ledger.evaluations,
                 "edges": len(structure.edges),
                 **found,
             }

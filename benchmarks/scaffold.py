@@ -64,7 +64,7 @@ class Scaffold:
             "structures",
             key,
             lambda: {
-                "evaluations": found.ledger.total,
+                "evaluations": found.ledger.evaluations,
                 "masked": len(found.residual),
                 "strength": float(found.pair_strength.sum()),
                 "untrusted": len(found.untrusted),
@@ -119,7 +119,7 @@ class Scaffold:
                 "kl": found.value,
                 "kl_se": found.standard_error,
                 "estimated": float(np.mean([plan.estimated_kl for plan in plans])),
-                "evaluations": found.ledger.total,
+                "evaluations": found.ledger.evaluations,
             }
 
         for way, batches in wanted:

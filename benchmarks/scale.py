@@ -1,4 +1,4 @@
-"""One sequence as N grows: submissions, depth, rows, memory and seconds of samplers on exact laws.
+"""One sequence as N grows: evaluations, depth, rows, memory and seconds of samplers on exact laws.
 
     .venv/bin/python benchmarks/scale.py --json benchmarks/results/scale.json
     .venv/bin/python benchmarks/scale.py --families path --most 16 --seconds 60 --json scale.json
@@ -89,7 +89,7 @@ def draw(family: str, length: int, name: str) -> tuple[cp.ForestLaw, cp.SampleRe
     sampler = build_sampler(SAMPLERS[name][0], settings_at(name, family, length))
     oracle = _Timed(law.oracle())
     started, busy = time.perf_counter(), time.process_time()
-    result = sampler(cp.Unmasking(oracle), cp.Streams.from_seed(STREAM))
+    result = sampler(cp.run.Run(oracle), cp.Streams.from_seed(STREAM))
     return law, result, {
         "seconds": time.perf_counter() - started,
         "processor_seconds": time.process_time() - busy,
@@ -107,8 +107,8 @@ def measure(family: str, length: int, name: str) -> Row:
         "family": family,
         "n": length,
         "sampler": name,
-        "submissions": ledger.total,
-        "depth": ledger.depth,
+        "evaluations": ledger.evaluations,
+        "stages": ledger.stages,
         "widest_stage": ledger.widest_stage,
         "rows_read": ledger.rows_read,
         **took,

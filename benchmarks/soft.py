@@ -37,7 +37,7 @@ def random_forest(kind: str, seed: int) -> tuple[cp.ForestLaw, np.ndarray]:
 def screen(oracle: cp.Oracle, seed: int, probes: int) -> SoftFindings:
     """Spend all probes."""
     decisions = cp.Streams(seed, 0).decisions
-    return cp.Unmasking(oracle).call(soft_screen, decisions, SoftSettings(probes=probes))
+    return cp.run.Run(oracle).call(soft_screen, decisions, SoftSettings(probes=probes))
 
 
 def through_noise(num_seeds: int) -> dict[str, Any]:

@@ -59,13 +59,13 @@ class Screen(SoftScreen):
 
     Parameters
     ----------
-    run : Unmasking
+    run : Run
         Fresh; the screen asks through it.
     rng : Decisions
     settings : SoftSettings
     """
 
-    def __init__(self, run: cp.Unmasking, rng: Decisions, settings: SoftSettings) -> None:
+    def __init__(self, run: cp.run.Run, rng: Decisions, settings: SoftSettings) -> None:
         super().__init__(run.view, rng, settings, run.do(Preprocess()))
         self._run = run
 
@@ -109,7 +109,7 @@ class Screen(SoftScreen):
 def in_every_way(oracle: cp.Oracle, probes: int, seed: int) -> dict[str, SoftFindings]:
     """Screen an oracle once; return what each way of reading it found."""
     settings = SoftSettings(probes=probes, first=probes)
-    screen = Screen(cp.Unmasking(oracle), cp.Streams.from_seed(seed).decisions, settings)
+    screen = Screen(cp.run.Run(oracle), cp.Streams.from_seed(seed).decisions, settings)
     return screen.in_every_way(probes)
 
 
@@ -130,7 +130,7 @@ def reference_of(oracle: cp.Oracle) -> SoftFindings:
     """Return what stands for the truth of a model."""
     settings = SoftSettings(probes=REFERENCE_PROBES)
     decisions = cp.Streams.from_seed(REFERENCE_SEED).decisions
-    return cp.Unmasking(oracle).call(soft_screen, decisions, settings)
+    return cp.run.Run(oracle).call(soft_screen, decisions, settings)
 
 
 def measure_model(

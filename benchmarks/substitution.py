@@ -32,7 +32,7 @@ from counterprobe.discovery.soft.strengths import divergence
 from counterprobe.oracles import Oracle, Readouts
 from counterprobe.rows import Rows
 from counterprobe.run import Preprocess, Probe, Requests, Stream, View
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.run import Run
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions, Streams
 
@@ -303,7 +303,7 @@ class OneAtATime(SoftScreen):
 
 
 def estimate(
-    run: Unmasking, decisions: Decisions, settings: SoftSettings, estimator: str = "regression"
+    run: Run, decisions: Decisions, settings: SoftSettings, estimator: str = "regression"
 ) -> SoftFindings:
     """Screen a run by one of ``ESTIMATORS``."""
     if estimator == "regression":
@@ -322,7 +322,7 @@ def _one_at_a_time(
 
 def find_by(oracle: Oracle, estimator: str, probes: int, seed: int = 0) -> SoftStructure:
     """Return the structure that one estimator finds."""
-    run, settings = Unmasking(oracle), SoftSettings(probes=probes)
+    run, settings = Run(oracle), SoftSettings(probes=probes)
     found = estimate(run, Streams.from_seed(seed).decisions, settings, estimator)
     about = {"oracle": run.oracle_name, "settings": {**asdict(settings), "estimator": estimator}}
     return soft_structure(run, found, run.ledger, about)

@@ -23,7 +23,7 @@ class Thing:
         (np.bool_(True), True), (np.float64(0.5), 0.5), (math.inf, "inf"), (-math.inf, "-inf"),
         (math.nan, None), (np.float32("inf"), "inf"), ((1, (2,)), [1, [2]]),
         (np.array([1.0, np.nan]), [1.0, None]), (range(3), [0, 1, 2]), (Path("a/b"), "a/b"),
-        ({1: {"a": (np.float32(0.5),)}}, {"1": {"a": [0.5]}}), (cp.Right.VERIFY, "Right.VERIFY"),
+        ({1: {"a": (np.float32(0.5),)}}, {"1": {"a": [0.5]}}), (cp.Need.VERIFY, "Need.VERIFY"),
         pytest.param(Thing(), "Thing", id="thing"),
         (cp.Streams(1, 2), "Streams(decision_seed=1, commit_seed=2)"),
     ],

@@ -53,7 +53,7 @@ def test_structures_plans_and_prices_say_what_was_found_and_what_it_cost():
     exact = cp.discover(law.oracle())
     assert repr(exact) == "Structure(11 certified pairs among 12 masked positions)"
     assert str(exact).splitlines()[1] == "every position resolved"
-    assert f"finding this took {exact.ledger.total}" in str(exact)
+    assert f"finding this took {exact.ledger.evaluations}" in str(exact)
     soft = cp.discover(law.oracle(), mode="soft", probes=64)
     assert repr(soft).startswith("SoftStructure(") and "\n" not in repr(soft)
     assert "strongest, counted from 1, in nats: " in str(soft)
@@ -79,12 +79,12 @@ def test_a_run_that_stopped_says_why_and_shows_nothing_that_looks_like_a_result(
     given = np.full(12, MASK)
     given[0] = 1
     stopped = cp.sample(
-        law.oracle(), "sequential", 2, given=given, max_submissions=3, progress=False
+        law.oracle(), "sequential", 2, given=given, max_evaluations=3, progress=False
     )
     lines = str(stopped).splitlines()
     assert len(lines) == 2 and lines[1].startswith("2 stopped before they were finished: max_")
     result = stopped.results[0]
     assert str(result).startswith("sequential stopped with 3 of 11 positions committed, after 3 ")
-    assert str(result).count("\n") == 0 and "max_submissions is 3" in str(result)
+    assert str(result).count("\n") == 0 and "max_evaluations is 3" in str(result)
     for said in (repr(stopped), repr(result)):
         assert "budget-spent" in said and " _ " not in said and "\n" not in said

@@ -27,7 +27,7 @@ STREAMS = cp.Streams(31, 32)
 def alone(
     rule: Sampler, oracle: cp.Oracle, sequence: int, streams: cp.Streams = STREAMS, **options: Any
 ) -> cp.SampleResult:
-    return rule(cp.Unmasking(oracle, sequence=sequence, **options), streams)
+    return rule(cp.run.Run(oracle, sequence=sequence, **options), streams)
 
 
 def draw(oracle: cp.Oracle, rule: Sampler | str, count: int, **options: Any) -> cp.SampleBatch:
@@ -67,11 +67,11 @@ def assert_as_alone(result: cp.SampleResult, expected: cp.SampleResult) -> None:
     assert (result.tokens is None) == (expected.tokens is None)
     assert result.round_of_position.tolist() == expected.round_of_position.tolist()
     assert result.ledger == expected.ledger
-    assert result.rights == expected.rights
+    assert result.used == expected.rights
     assert result.reason == expected.reason
     assert result.transcript.replay() == result.ledger
     for mine, other in zip(result.transcript.events, expected.transcript.events, strict=True):
-        assert (mine.operation, mine.submissions) == (other.operation, other.submissions)
+        assert (mine.operation, mine.evaluations) == (other.operation, other.evaluations)
         assert mine.fingerprints.tolist() == other.fingerprints.tolist()
 
 
@@ -88,10 +88,10 @@ def check_five(law, rule: Sampler, counted, **options: Any) -> cp.SampleBatch:
         assert_as_alone(result, alone(rule, single, k, **options))
         assert batch.sequences[k].tolist() == result.state.tolist()
         calls.append(single.calls)
-    assert (batch.ledger.total, batch.ledger.rows_read) == (oracle.states, oracle.rows_read)
+    assert (batch.ledger.evaluations, batch.ledger.rows_read) == (oracle.states, oracle.rows_read)
     assert oracle.calls <= max(calls)
-    assert batch.ledger.depth == max(ledger.depth for ledger in batch.ledgers)
-    assert batch.ledger.total <= sum(ledger.total for ledger in batch.ledgers)
+    assert batch.ledger.stages == max(ledger.stages for ledger in batch.ledgers)
+    assert batch.ledger.evaluations <= sum(ledger.evaluations for ledger in batch.ledgers)
     # The oracle's session, where it has one, changes nothing.
     plain = draw(law.oracle(), rule, 5, orders="shared", **options)
     assert plain.sequences.tolist() == batch.sequences.tolist()
@@ -114,7 +114,7 @@ def test_infeasible_sequences_say_so_and_submit_nothing(counted):
     batch = draw(oracle, "packed-theory", 5, waive_guarantee=True)
     assert {result.stop for result in batch.results} == {cp.StopReason.INFEASIBLE}
     assert (batch.sequences == MASK).all()
-    assert oracle.calls == batch.ledger.total == batch.num_completed == 0
+    assert oracle.calls == batch.ledger.evaluations == batch.num_completed == 0
 
 
 @pytest.mark.slow
@@ -125,12 +125,12 @@ def test_the_papers_sampler_in_theory_mode(counted):
     batch = draw(oracle, rule, 3)
     for k, result in enumerate(batch.results):
         assert_as_alone(result, alone(rule, law.oracle(), k))
-    assert batch.ledger.total == oracle.states < 2 * batch.ledgers[0].total
+    assert batch.ledger.evaluations == oracle.states < 2 * batch.ledgers[0].evaluations
 
 
 def test_selection_without_the_right_is_charged_as_alone(law, counted):
     for rule in (cp.samplers.Threshold(0.4), cp.samplers.PUNT(0.05)):
-        check_five(law, rule, counted, rights=cp.Right.COMMIT_CANDIDATES)
+        check_five(law, rule, counted, allowed=cp.Need.CANDIDATES)
 
 
 def test_temperature_and_levels_are_those_of_the_runs_alone(law, counted):
@@ -184,7 +184,11 @@ def test_fresh_orders_differ_and_share_nothing(law, counted):
     oracle = counted(target.oracle())
     screens = draw(oracle, "compressed", 3, orders="fresh")
     assert screens.ledger.preprocessing == 3
-    assert screens.ledger.total == oracle.states == sum(one.total for one in screens.ledgers)
+    assert (
+        screens.ledger.evaluations
+        == oracle.states
+        == sum(one.evaluations for one in screens.ledgers)
+    )
 
 
 @pytest.mark.parametrize("rule", ["auto", cp.samplers.Auto(0.5)])
@@ -225,15 +229,15 @@ def test_who_shares_decisions_by_default():
 def test_stage_k_of_all_sequences_is_one_stage(table_law, counted):
     rule = cp.samplers.Threshold(0.5)
     batch = draw(counted(table_law.oracle()), rule, 8)
-    widths = np.zeros(batch.ledger.depth, dtype=int)
+    widths = np.zeros(batch.ledger.stages, dtype=int)
     for result in batch.results:
-        events = [event.submissions for event in result.transcript.events]
+        events = [event.evaluations for event in result.transcript.events]
         widths[: len(events)] += events
     assert batch.ledger.widest_stage == widths.max()
-    assert widths.sum() == batch.ledger.total
-    depths = {ledger.depth for ledger in batch.ledgers}
+    assert widths.sum() == batch.ledger.evaluations
+    depths = {ledger.stages for ledger in batch.ledgers}
     assert len(depths) > 1
-    assert batch.ledger.depth == max(depths)
+    assert batch.ledger.stages == max(depths)
 
 
 # ----- Context --------------------------------------------------------------------------------
@@ -251,7 +255,7 @@ def test_every_sequence_may_have_a_context_and_masks_of_its_own(law, counted):
         for k, result in enumerate(batch.results):
             assert_as_alone(result, alone(rule, law.oracle(), k, given=given[k]))
         assert batch.ledgers[3] == cp.Ledger()
-        assert batch.ledger.total == oracle.states
+        assert batch.ledger.evaluations == oracle.states
         assert batch.given.tolist() == given.tolist()
     one = draw(law.oracle(), cp.samplers.OneBatch(), 3, given=given[2])
     assert one.sequences[:, [1, 3]].tolist() == [[0, 1]] * 3
@@ -273,7 +277,7 @@ def test_a_complete_context_costs_nothing(law, counted):
     oracle = counted(law.oracle())
     batch = draw(oracle, "random-balanced", 3, given=np.zeros(law.length, dtype=int))
     assert (batch.sequences == 0).all()
-    assert oracle.calls == batch.ledger.total == 0
+    assert oracle.calls == batch.ledger.evaluations == 0
     assert np.isnan(batch.tokens_per_forward)
 
 
@@ -518,8 +522,8 @@ def test_a_budget_stops_each_sequence_where_it_would_alone(law, counted, most):
         cp.samplers.PUNT(0.05),
         cp.samplers.Compressed(fallback=True),
     ):
-        batch = check_five(law, rule, counted, max_submissions=most)
-        assert max(ledger.total for ledger in batch.ledgers) <= most
+        batch = check_five(law, rule, counted, max_evaluations=most)
+        assert max(ledger.evaluations for ledger in batch.ledgers) <= most
         for result in batch.results:
             spent = result.stop is cp.StopReason.BUDGET_SPENT
             assert (result.tokens is None) == spent
@@ -529,10 +533,10 @@ def test_a_budget_stops_each_sequence_where_it_would_alone(law, counted, most):
 @pytest.mark.parametrize(("method", "spent"), [("auto", 29), ("regression", 17)])
 def test_a_budget_spent_in_a_shared_screen_is_charged_once(counted, method, spent):
     oracle = counted(cp.families.path(40, target_seed=5).oracle())
-    batch = draw(oracle, cp.samplers.Compressed(method=method), 4, max_submissions=30)
+    batch = draw(oracle, cp.samplers.Compressed(method=method), 4, max_evaluations=30)
     assert {result.stop for result in batch.results} == {cp.StopReason.BUDGET_SPENT}
-    assert [ledger.total for ledger in batch.ledgers] == [spent] * 4
-    assert oracle.states == batch.ledger.total == spent
+    assert [ledger.evaluations for ledger in batch.ledgers] == [spent] * 4
+    assert oracle.states == batch.ledger.evaluations == spent
 
 
 # ----- The call -------------------------------------------------------------------------------
@@ -579,7 +583,7 @@ def test_bad_arguments_are_refused_before_anything_is_asked(law, counted):
             "given": np.full((2, n), MASK)
         },
         "at_once must be at least 1, got 0": {"at_once": 0},
-        "max_submissions must be at least 0, got -1": {"max_submissions": -1},
+        "max_evaluations must be at least 0, got -1": {"max_evaluations": -1},
         "temperature must be finite": {"temperature": -1.0},
         "a listener must follow a sequence from 0 to 2, got 3": {"on_event": following(3)},
         "a listener must follow a sequence from 5 to 7, got 4": {
@@ -644,9 +648,9 @@ def test_nothing_is_shown_without_a_terminal(law, capfd):
 
 def test_the_example_of_the_design_runs_as_written():
     law = cp.families.path(length=4096, target_seed=196)
-    run = cp.Unmasking(law.oracle())
+    run = cp.run.Run(law.oracle())
     result = cp.samplers.Sequential()(run, cp.Streams(decision_seed=1, commit_seed=2))
-    assert (result.ledger.total, result.ledger.depth, str(result.stop)) == (
+    assert (result.ledger.evaluations, result.ledger.stages, str(result.stop)) == (
         4096,
         4096,
         "completed",
@@ -708,7 +712,7 @@ def test_groups_of_unequal_length_stop_and_step_each_for_itself(forest_law, coun
     steps: list[cp.run.Step] = []
     listener = cp.run.Listener(steps.append, cp.run.Step)
     oracle = counted(forest_law.oracle())  # without sessions, so that groups move in lockstep
-    many = cp.sample(oracle, Uneven(), 12, orders=4, max_submissions=3,
+    many = cp.sample(oracle, Uneven(), 12, orders=4, max_evaluations=3,
                      on_event=listener, progress=False)  # fmt: skip
     alone = cp.sample(oracle, Uneven(), 12, orders=4, progress=False)
     lengths = [len(result.batches) for result in alone.results]

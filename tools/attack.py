@@ -164,7 +164,7 @@ def told(verdict: Verdict) -> Iterator[str]:
     noise = f", row error {law.row_error:.1e} ({law.noise})" if law.row_error else ""
     yield (f"a law of kind {law.kind}: {law.length} positions, {law.vocab_size} tokens, "
            f"{len(law.blocks)} blocks{noise}")  # fmt: skip
-    yield f"{verdict.outcome} after {verdict.probes} submissions" + (
+    yield f"{verdict.outcome} after {verdict.probes} evaluations" + (
         f": {verdict.reason}" if verdict.reason else ""
     )
     if verdict.outcome != "certified":

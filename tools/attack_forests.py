@@ -177,7 +177,7 @@ def attack(
             mode="exact",
             settings=CompressedSettings(assume=assume),
         )
-        run = cp.Unmasking(hard.oracle, given=hard.given)
+        run = cp.run.Run(hard.oracle, given=hard.given)
         result = cp.samplers.as_sampler(structure)(run, streams)
         nats = cp.evaluation.batch_kl(hard.law, result, oracle=hard.oracle).value
     except cp.Infeasible as problem:

@@ -39,7 +39,7 @@ COMMANDS = {
     "wino": f"compare --family path --n 64 --runs 3 --samplers {WINO}",
 }
 KEPT = (
-    "sampler", "submissions", "submissions_without_rights", "evaluations", "depth", "batch_kl",
+    "sampler", "evaluations", "evaluations_without_selection", "evaluations", "stages", "batch_kl",
     "batch_kl_se", "log_likelihood_per_token", "log_likelihood_per_token_se",
     "order_disagreement", "p_value", "mean_distance", "exact", "reason",
 )  # fmt: skip

@@ -31,7 +31,7 @@ def measure(family: str, length: int, target: int, stream: int, assume: Assume) 
     """Draw one sequence, everything counted."""
     law = cp.families.build(family, length, target)
     sampler = Compressed(assume=assume)
-    result = sampler(cp.Unmasking(law.oracle()), cp.Streams.from_seed(stream))
+    result = sampler(cp.run.Run(law.oracle()), cp.Streams.from_seed(stream))
     ledger = result.ledger
     row = {
         "family": family,
@@ -39,10 +39,10 @@ def measure(family: str, length: int, target: int, stream: int, assume: Assume) 
         "draw": target,
         "stream": stream,
         "assume": assume,
-        "total": ledger.total,
+        "total": ledger.evaluations,
         "probes": ledger.probes,
         "commits": ledger.commits,
-        "depth": ledger.depth,
+        "stages": ledger.stages,
         "batch_kl": cp.evaluation.batch_kl(law, result).value,
     }
     print(row, flush=True)

@@ -38,7 +38,7 @@ def ways(law: cp.ForestLaw) -> list[tuple[str, cp.SampleResult]]:
     structure = cp.discover(law.oracle())
     ours = cp.samplers.as_sampler(structure)
     layers = len(_run(law, ours).batches)
-    spent = structure.ledger.total
+    spent = structure.ledger.evaluations
     return [
         ("one at a time", _run(law, cp.samplers.Sequential())),
         ("all at once", _run(law, cp.samplers.OneBatch())),
@@ -48,7 +48,7 @@ def ways(law: cp.ForestLaw) -> list[tuple[str, cp.SampleResult]]:
 
 
 def _run(law: cp.ForestLaw, sampler: Any) -> cp.SampleResult:
-    return sampler(cp.Unmasking(law.oracle()), cp.Streams.from_seed(SEED))
+    return sampler(cp.run.Run(law.oracle()), cp.Streams.from_seed(SEED))
 
 
 def rounds(result: cp.SampleResult) -> list[int]:
@@ -115,7 +115,7 @@ def draw_probe(law: cp.ForestLaw, rows: Any) -> None:
     states = np.stack([given, given])
     states[:, [readout, far]] = cp.MASK
     states[:, hub] = (2, 3)
-    probe = cp.Unmasking(law.oracle()).do(cp.run.Probe(states, [readout, far])).rows
+    probe = cp.run.Run(law.oracle()).do(cp.run.Probe(states, [readout, far])).rows
     shown = np.asarray(probe.dense()).reshape(2, 2, -1)
     for row, axes in enumerate(rows):
         words = ["?" if value == cp.MASK else str(value) for value in states[row]]

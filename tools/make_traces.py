@@ -65,7 +65,7 @@ def make_paper(path: Path) -> None:
         command=COMMAND.format("paper"),
     )
     with Recorder(path, about) as recorder:
-        result = sampler(cp.Unmasking(law.oracle(), on_event=recorder), cp.Streams(51, 52))
+        result = sampler(cp.run.Run(law.oracle(), on_event=recorder), cp.Streams(51, 52))
         recorder.measured(cp.evaluation.batch_kl(law, result).value, 0.0)
 
 

@@ -68,7 +68,7 @@ NEAREST = {
     "run/transcript.py": [
         "tests/run/test_transcript.py", "tests/run/test_events.py", "tests/run/test_whole.py",
     ],
-    "run/unmasking.py": [
+    "run/run.py": [
         "tests/run/test_unmasking.py", "tests/run/test_candidates.py",
         "tests/run/test_verifying.py", "tests/run/test_remasking.py",
         "tests/run/test_events.py", "tests/run/test_attention.py",

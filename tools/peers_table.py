@@ -41,24 +41,24 @@ def compressed(law: cp.ForestLaw, count: int) -> dict[str, Any]:
     streams = cp.Streams.from_seed(STREAM)
     started = time.perf_counter()
     structure = cp.discover(law.oracle(), streams)
-    one = cp.samplers.as_sampler(structure)(cp.Unmasking(law.oracle()), streams)
+    one = cp.samplers.as_sampler(structure)(cp.run.Run(law.oracle()), streams)
     seconds = time.perf_counter() - started
     many = cp.sample(law.oracle(), structure, count, seed=streams)
     found = structure.ledger
     return {
         **_quality(law, one),
-        "total": found.total + one.ledger.total,
-        "depth": found.depth + one.ledger.depth,
+        "evaluations": found.evaluations + one.ledger.evaluations,
+        "stages": found.stages + one.ledger.stages,
         "seconds": seconds,
-        "each": (found.total + many.ledger.total) / count,
-        "depth_of_each": many.ledgers[0].depth,
+        "each": (found.evaluations + many.ledger.evaluations) / count,
+        "depth_of_each": many.ledgers[0].stages,
     }
 
 
 def drawn(law: cp.ForestLaw, sampler: Sampler, count: int) -> dict[str, Any]:
     """Draw one sequence, and many that share what they can; with a count of 1, nothing."""
     streams = cp.Streams.from_seed(STREAM)
-    one = sampler(cp.Unmasking(law.oracle()), streams)
+    one = sampler(cp.run.Run(law.oracle()), streams)
     many = one.ledger
     if len(getattr(one.diagnostics, "screens", ())) > 1:
         count = min(count, FEW)  # whoever peels has a history of its own, and screens for itself
@@ -66,12 +66,12 @@ def drawn(law: cp.ForestLaw, sampler: Sampler, count: int) -> dict[str, Any]:
         many = cp.sample(law.oracle(), sampler, count, seed=STREAM, progress=False).ledger
     return {
         **_quality(law, one),
-        "total": one.ledger.total,
-        "depth": one.ledger.depth,
+        "evaluations": one.ledger.evaluations,
+        "stages": one.ledger.stages,
         "seconds": one.seconds,
-        "each": many.total / count,
+        "each": many.evaluations / count,
         "each_of": count,
-        "depth_of_each": many.depth,
+        "depth_of_each": many.stages,
     }
 
 

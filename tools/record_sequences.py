@@ -66,7 +66,7 @@ RUNS = {name: (name, {}) for name in SAMPLERS} | VARIANTS
 
 # How many probes the compressed screen takes is its own affair; what it commits is not, except in
 # the hard family, of which it resolves only what its budget allows.
-PROBE_COUNTS = {"probes", "depth", "rows_read", "widest_stage"}
+PROBE_COUNTS = {"probes", "stages", "rows_read", "widest_stage"}
 UNSETTLED = "hard-matching"
 
 
@@ -81,7 +81,7 @@ def record(family: str, length: int) -> dict[str, Any]:
 def _outcome(law: cp.ForestLaw, name: str, settings: dict[str, Any], seed: int) -> list[Any]:
     """Tokens digest (None without tokens), stop, and the ledger in the order of its fields."""
     sampler = build_sampler(name, settings).informed_by(law)
-    result = sampler(cp.Unmasking(law.oracle()), cp.Streams.from_seed(seed))
+    result = sampler(cp.run.Run(law.oracle()), cp.Streams.from_seed(seed))
     digest = None
     if result.tokens is not None:
         digest = hashlib.sha256(result.tokens.astype("<i8").tobytes()).hexdigest()[:16]

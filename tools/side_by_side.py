@@ -1,4 +1,4 @@
-"""Sequences drawn one by one and side by side: submissions, and calls that reach the oracle.
+"""Sequences drawn one by one and side by side: evaluations, and calls that reach the oracle.
 
     .venv/bin/python tools/side_by_side.py --json docs/data/side-by-side.json
 
@@ -50,18 +50,18 @@ def measure(law: cp.ForestLaw, sampler: Sampler) -> dict[str, Any]:
     """Draw the same sequences in both ways."""
     oracle = CountedOracle(law.oracle())
     batch = cp.sample(oracle, sampler, COUNT, seed=SEED, progress=False)
-    together, submissions = oracle.calls, batch.ledger.total
+    together, evaluations = oracle.calls, batch.ledger.evaluations
     oracle.calls = 0
     alone = 0
     for k in range(COUNT):
-        run = cp.Unmasking(oracle, sequence=k)
+        run = cp.run.Run(oracle, sequence=k)
         result = sampler(run, cp.Streams.from_seed(SEED))
-        alone += result.ledger.total
+        alone += result.ledger.evaluations
         if not np.array_equal(result.tokens, batch.sequences[k]):
             raise AssertionError(f"{sampler.name}: sequence {k} differs when drawn alone")
     return {
-        "submissions": alone,
-        "submissions_together": submissions,
+        "evaluations": alone,
+        "evaluations_together": evaluations,
         "calls": oracle.calls,
         "calls_together": together,
     }

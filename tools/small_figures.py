@@ -113,7 +113,7 @@ def first_screen() -> dict[str, Any]:
 
 def _screen(law: cp.ForestLaw, seed: int) -> tuple[int, int, int]:
     """Return false pairs before and after the cutoff on row sizes, and missed edges."""
-    run = cp.Unmasking(law.oracle())
+    run = cp.run.Run(law.oracle())
     plan = Packed().setup(law.length, law.vocab_size, run.row_error)
     decisions = cp.Streams.from_seed(seed).decisions
     banks = run.call(read_banks, plan.bank_threshold, plan.row_error)
@@ -147,7 +147,7 @@ def _keys(edges: np.ndarray, length: int) -> np.ndarray:
 def guard() -> dict[str, Any]:
     """Cut a run on a path of 64 short after three rounds."""
     law = cp.families.path(64, target_seed=196)
-    result = Packed(round_cap=3)(cp.Unmasking(law.oracle()), cp.Streams.from_seed(292))
+    result = Packed(round_cap=3)(cp.run.Run(law.oracle()), cp.Streams.from_seed(292))
     return {
         "forced": int(result.diagnostics.num_forced),
         "batch_kl": cp.evaluation.batch_kl(law, result).value,
@@ -157,7 +157,7 @@ def guard() -> dict[str, Any]:
 def hard_matching() -> dict[str, Any]:
     """Let ``compressed`` spend what it asks on the hard family at N = 256."""
     law = cp.families.hard_matching(256, target_seed=196)
-    run = cp.Unmasking(HardMatchingOracle(law))
+    run = cp.run.Run(HardMatchingOracle(law))
     result = Compressed()(run, cp.Streams.from_seed(292))
     findings = result.diagnostics.findings
     found = {frozenset(map(int, edge)) for edge in findings.edges}
@@ -181,7 +181,7 @@ def batch_kl() -> dict[str, Any]:
         found[name] = {
             "kl": price.value,
             "kl_se": price.standard_error,
-            "evaluations": price.ledger.total,
+            "evaluations": price.ledger.evaluations,
         }
     return found
 

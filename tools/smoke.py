@@ -39,7 +39,7 @@ def base(folder: Path) -> None:
     assert cp.models.load_small_model().oracle().length == 64
     assert len(cp.models.Backbone.shipped("1ubi")) == 76
     uniform = cp.CallableOracle(lambda s: np.full((*s.shape, 4), 0.25), length=3, vocab_size=4)
-    assert cp.sample(uniform, "one-batch", 1, progress=False).ledger.total == 1
+    assert cp.sample(uniform, "one-batch", 1, progress=False).ledger.evaluations == 1
     words = [sys.executable, "-m", "counterprobe", "sample", "--n", "32", "--json", "-"]
     said = subprocess.run(words, capture_output=True, text=True, check=True, cwd=folder).stdout
     assert '"completed"' in said
@@ -55,7 +55,7 @@ def torch(folder: Path) -> None:
             return torch.zeros((*ids.shape, 5))
 
     found = oracle(Model().eval(), length=4, mask_id=5)
-    assert cp.sample(found, "one-batch", 1, progress=False).ledger.total == 1
+    assert cp.sample(found, "one-batch", 1, progress=False).ledger.evaluations == 1
 
 
 def transformers(folder: Path) -> None:

@@ -61,23 +61,26 @@ def single(draw: np.random.Generator, seen: Counter[str]) -> None:
     check_result(first, oracle, case.given)
     fault = str(draw.choice(["none", "raises", "budget", "retried"]))
     seen[fault] += 1
-    calls, total = oracle.calls, first.ledger.total
+    calls, total = oracle.calls, first.ledger.evaluations
     again = AnsweringOracle(case.law.oracle())
     if fault == "raises" and calls:
         again.fails_at = int(draw.integers(calls))
-        run = cp.Unmasking(again, given=case.given)
+        run = cp.run.Run(again, given=case.given)
         try:
             case.sampler(run, case.streams)
         except (InjectedFault, cp.CounterprobeError):
             pass
         else:
             raise Broken("an oracle raised, and the run went on")
-        require(run.ledger.total <= again.states, "charged for what was never answered")
+        require(run.ledger.evaluations <= again.states, "charged for what was never answered")
         return
     if fault == "budget" and total > 1:
         most = int(draw.integers(1, total))
-        _, second = case.run(again, max_submissions=most)
-        require(second.ledger.total <= most, f"{second.ledger.total} submissions pass {most}")
+        _, second = case.run(again, max_evaluations=most)
+        require(
+            second.ledger.evaluations <= most,
+            f"{second.ledger.evaluations} evaluations pass {most}",
+        )
         check_result(second, again, case.given)
         return
     asked: Oracle = again
@@ -113,7 +116,7 @@ def resumed(draw: np.random.Generator, seen: Counter[str], log: Path) -> None:
             os.truncate(log, int(draw.integers(log.stat().st_size + 1)))
             is_cut = True
     check_resumed(result, first)
-    total = first.ledger.total
+    total = first.ledger.evaluations
     require(paid == total or (is_cut and paid > total), f"charged {total}, paid {paid}")
     seen["resumed, log cut" if is_cut else "resumed"] += 1
 
@@ -133,8 +136,8 @@ def gathered(draw: np.random.Generator, seen: Counter[str]) -> None:
         oracle, case.sampler, count, seed=case.streams, given=case.given, progress=False,
         orders="shared", at_once=int(draw.integers(1, count + 1)),
     )  # fmt: skip
-    require(batch.ledger.total == oracle.states,
-            f"charged {batch.ledger.total}, answered {oracle.states}")  # fmt: skip
+    require(batch.ledger.evaluations == oracle.states,
+            f"charged {batch.ledger.evaluations}, answered {oracle.states}")  # fmt: skip
     k = int(draw.integers(count))
     _, alone = Case(case.law, case.sampler, case.given, case.streams, k).run(case.law.oracle())
     require(np.array_equal(alone.state, batch.sequences[k]), f"sequence {k} is another alone")
@@ -155,7 +158,7 @@ def infilled(draw: np.random.Generator, seen: Counter[str], model: Any) -> None:
         kept = all(a == b for a, b in zip(text, filled, strict=True) if a != "X")
         require(kept and "X" not in filled, f"{text} became {filled}")
     require(one.ledger == two.ledger, "the same seed cost something else")
-    require((one.ledger.total == 0) == ("X" not in text), "a finished text is not free")
+    require((one.ledger.evaluations == 0) == ("X" not in text), "a finished text is not free")
     seen["infilled"] += 1
 
 

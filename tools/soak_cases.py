@@ -58,9 +58,9 @@ class Case:
     streams: cp.Streams
     sequence: int = 0
 
-    def run(self, oracle: Oracle, **options: Any) -> tuple[cp.Unmasking, cp.SampleResult]:
+    def run(self, oracle: Oracle, **options: Any) -> tuple[cp.run.Run, cp.SampleResult]:
         """Run once."""
-        run = cp.Unmasking(oracle, given=self.given, sequence=self.sequence, **options)
+        run = cp.run.Run(oracle, given=self.given, sequence=self.sequence, **options)
         return run, self.sampler(run, self.streams)
 
 
@@ -91,7 +91,10 @@ def draw_case(draw: np.random.Generator) -> Case:
 def check_result(result: cp.SampleResult, oracle: AnsweringOracle, given: Any) -> None:
     """Check one run against what the oracle outside has counted."""
     ledger = result.ledger
-    require(ledger.total == oracle.states, f"charged {ledger.total}, answered {oracle.states}")
+    require(
+        ledger.evaluations == oracle.states,
+        f"charged {ledger.evaluations}, answered {oracle.states}",
+    )
     require(ledger.rows_read == oracle.rows_read, "rows read are not those answered")
     require(bool((result.state[given != cp.MASK] == given[given != cp.MASK]).all()),
             "given context changed")  # fmt: skip
@@ -100,7 +103,7 @@ def check_result(result: cp.SampleResult, oracle: AnsweringOracle, given: Any) -
     standing = int(((result.state != cp.MASK) & (given == cp.MASK)).sum())
     told = f"{committed} positions committed, {standing} stand, {result.undone} taken back"
     require(committed == standing + result.undone, told)
-    require(cp.Right.REMASK in result.rights or result.undone == 0, "taken back without the right")
+    require(cp.Need.REMASK in result.used or result.undone == 0, "taken back without the right")
     if result.tokens is not None:
         require(bool((result.state != cp.MASK).all()), "a completed run has masks")
 

@@ -146,10 +146,10 @@ def replicated(draw: np.random.Generator, seen: Counter[str]) -> None:
             return result.state.tolist(), result.ledger
 
     expected, ledger = on_engine(InProcess(), make, run, None)
-    moments = sorted(map(int, draw.integers(max(1, ledger.total), size=2)))
+    moments = sorted(map(int, draw.integers(max(1, ledger.evaluations), size=2)))
 
     def watch(progress: cp.run.Progress) -> None:
-        while moments and progress.ledger.total >= moments[0]:
+        while moments and progress.ledger.evaluations >= moments[0]:
             moments.pop(0)
             victims = sorted(multiprocessing.active_children(), key=lambda child: child.pid or 0)
             if victims:
@@ -168,7 +168,9 @@ def on_engine(engine: Engine, make: Any, run: Any, watch: Any) -> tuple[Any, Any
     with ShardedOracle(engine, make, batch_size=4) as oracle:
         result, ledger = run(oracle, watch)
         answered = oracle.num_evaluated - oracle.num_measured
-        require(answered == ledger.total, f"charged {ledger.total}, answered {answered}")
+        require(
+            answered == ledger.evaluations, f"charged {ledger.evaluations}, answered {answered}"
+        )
     return result, ledger
 
 

@@ -76,7 +76,7 @@ def broken_by(law: cp.ForestLaw, sampler: Sampler, runs: int = 16) -> float:
     """Return the mean batch KL of a sampler, in nats."""
     values = []
     for seed in range(runs):
-        result = sampler(cp.Unmasking(law.oracle()), cp.Streams.from_seed(seed))
+        result = sampler(cp.run.Run(law.oracle()), cp.Streams.from_seed(seed))
         values.append(cp.evaluation.batch_kl(law, result).value)
     return float(np.mean(values))
 

@@ -135,13 +135,13 @@ def draw(oracle: cp.Oracle, contestant: Contestant, seed: int = 0) -> Draws:
         raise ValueError(f"{contestant.key} stopped early: {results[0].reason}")
     seeds = [result.streams.decision_seed for result in results]
     # What was verified has the probability of the chain rule, which its tokens' rows multiply to.
-    harmless = cp.Right.SELECT_AFTER_REPLY | cp.Right.VERIFY
-    decided_by_rows = results[0].rights & ~harmless == cp.Right.NONE
+    harmless = cp.Need.SELECT | cp.Need.VERIFY
+    decided_by_rows = results[0].used & ~harmless == cp.Need.NONE
     return Draws(
         tokens=batch.sequences.astype(np.int64),
         order=np.unique(seeds, return_inverse=True)[1],
-        evaluations=np.array([result.ledger.total for result in results]),
-        depth=np.array([result.ledger.depth for result in results]),
+        evaluations=np.array([result.ledger.evaluations for result in results]),
+        stages=np.array([result.ledger.stages for result in results]),
         log_prob=batch.token_log_probs.sum(axis=1) if decided_by_rows else None,
         rounds=np.stack([result.round_of_position for result in results]),
     )
@@ -172,8 +172,8 @@ def peers(sizes: Sizes, budgets: tuple[int, ...]) -> Iterator[Contestant]:
     def adaptive(name: str, **settings: Any) -> Contestant:
         rule = build_sampler(name, settings)
         # Without a log-probability there is less to go by in each sequence.
-        unscored = cp.Right.COMMIT_CANDIDATES | cp.Right.REMASK
-        times = 2 if rule.rights & unscored else 1
+        unscored = cp.Need.CANDIDATES | cp.Need.REMASK
+        times = 2 if rule.needs & unscored else 1
         return Contestant(name, settings, rule, "peer", 0, times * sizes.adaptive)
 
     for budget in budgets:

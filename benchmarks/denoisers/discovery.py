@@ -85,11 +85,11 @@ class Screen:
         """Screen an oracle and count what was found."""
         first = min(self.probes, SoftSettings().first)
         settings = SoftSettings(probes=self.probes, first=first)
-        run = cp.Unmasking(oracle)
+        run = cp.run.Run(oracle)
         found = estimate(run, cp.Streams.from_seed(self.seed).decisions, settings, self.estimator)
         return {
             **asdict(self),
-            "evaluations": run.ledger.total,
+            "evaluations": run.ledger.evaluations,
             **edges_found(found.strength, found.edges, true_edges),
         }
 

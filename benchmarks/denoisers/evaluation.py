@@ -203,10 +203,10 @@ def structure_phase(bench: Bench) -> None:
             for name, settings in JUDGED
             if bench.names_prices or "target_kl" not in settings
         ]
-        view = cp.Unmasking(bench.oracle).view
+        view = cp.run.Run(bench.oracle).view
         fixed = [fixed_batches(one.rule, view, decisions) for one in judged]
         rounds = {0 if one is None else len(list(one.batches)) for one in fixed}
-        return {**found, "evaluations": structure.ledger.total, "rounds": sorted(rounds)}
+        return {**found, "evaluations": structure.ledger.evaluations, "rounds": sorted(rounds)}
 
     if bench.store.has(bench.law, "structure", "used"):
         bench.find()  # samplers that are still missing need it

@@ -124,7 +124,7 @@ def score(draws: Draws, trained: Trained, reference: Reference) -> dict[str, Any
         "orders": len(np.unique(draws.order)),
         "evaluations": float(draws.evaluations.mean()),
         "evaluations_sd": float(draws.evaluations.std()),
-        "depth": float(draws.depth.mean()),
+        "stages": float(draws.stages.mean()),
         "energy_gap": energy - reference.entropy,
         "energy_gap_se": math.hypot(energy_se, reference.entropy_se),
         "edge_distance": on_edges[0],

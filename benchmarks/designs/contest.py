@@ -180,8 +180,8 @@ class Field:
             "sampler": contestant.sampler,
             "settings": dict(contestant.settings),
             "kind": contestant.kind,
-            "evaluations": float(np.mean([ledger.total for ledger in spent])),
-            "depth": float(np.mean([ledger.depth for ledger in spent])),
+            "evaluations": float(np.mean([ledger.evaluations for ledger in spent])),
+            "stages": float(np.mean([ledger.stages for ledger in spent])),
             **self.score(batch),
         }
 
@@ -211,7 +211,7 @@ class Field:
             "distance": by_looks.diversity.mean_distance,
             "sequences": len(batch),
             "scored": by_oracle.completed,
-            "measuring": by_oracle.ledger.total,
+            "measuring": by_oracle.ledger.evaluations,
         }
         if self.native is not None:
             found.update(recovery(batch.sequences, self.native))

@@ -20,7 +20,7 @@ import counterprobe as cp
 from counterprobe.evaluation import log_likelihoods, run_kl
 from counterprobe.evaluation.chain_rule_kl import grouped_error
 from counterprobe.evaluation.two_sample import diversity
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from designs.contest import GROUPS, Contestant, recovery
 
 __all__ = ["Effort", "Judged", "break_even", "by_oracle"]
@@ -100,7 +100,7 @@ class Judged:
         return {
             "sampler": contestant.sampler,
             "settings": dict(contestant.settings),
-            "evaluations": float(np.mean([result.ledger.total for result in batch.results])),
+            "evaluations": float(np.mean([result.ledger.evaluations for result in batch.results])),
             "designs": len(batch),
             "designs a second": len(batch) / seconds,
             **self.judged(batch),
@@ -131,7 +131,7 @@ class Judged:
         """Price some designs of every group under the law they were drawn from."""
         if all(len(one) == 1 for result in batch.results for one in result.batches):
             return {"kl": 0.0, "kl_se": 0.0, "priced": len(batch)}
-        if not effort.priced or contestant.rule.rights & (Right.VERIFY | Right.REMASK):
+        if not effort.priced or contestant.rule.needs & (Need.VERIFY | Need.REMASK):
             return {}
         count = min(effort.priced, len(batch))
         chosen = np.linspace(0, len(batch) - 1, count).round().astype(int)
@@ -141,7 +141,7 @@ class Judged:
             "kl_se": found.standard_error,
             "kl_median": float(np.median(found.per_sample)),
             "priced": found.samples,
-            "measuring": found.ledger.total,
+            "measuring": found.ledger.evaluations,
         }
 
     def of_nature(self) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Prepared:
             found = cp.discover(oracle, cp.Streams.from_seed(0), mode="soft", probes=probes)
             made.structures[way] = {
                 "temperature": temperature,
-                "evaluations": found.ledger.total,
+                "evaluations": found.ledger.evaluations,
                 "edges": len(found.edges),
                 "total_strength": float(found.pair_strength.sum()),
                 "seconds": time.perf_counter() - started,

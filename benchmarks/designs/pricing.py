@@ -183,12 +183,12 @@ def measure_kl(
     measuring, samples = 0, precision.most
     if precision.least < precision.most:
         pilot = price(precision.pilot, seed + 1)
-        measuring, samples = pilot.ledger.total, precision.samples_for(pilot.per_sample)
+        measuring, samples = pilot.ledger.evaluations, precision.samples_for(pilot.per_sample)
     found = price(samples, seed)
     return {
         "kl": found.value,
         "kl_se": found.standard_error,
         "samples": found.samples,
         "estimated_kl": float(np.mean([plan.estimated_kl for plan in plans])),
-        "measuring": measuring + found.ledger.total,
+        "measuring": measuring + found.ledger.evaluations,
     }

@@ -191,7 +191,7 @@ def _measure(
         if "free" not in structures:
             structures["free"] = cp.discover(oracle, cp.Streams.from_seed(5), mode="soft")
         structure = structures["free"]
-        shared = structure.ledger.total
+        shared = structure.ledger.evaluations
         drawn = cp.sample(
             oracle, structure, count, seed=3, given=task.given, progress=False,
             **contestant.settings, at_once=count,
@@ -202,17 +202,17 @@ def _measure(
             if "profile" not in structures:
                 structures["profile"] = estimate_dependence(oracle, samples=CURVE_SAMPLES, seed=5)
             profile = structures["profile"]
-            shared, told = profile.ledger.total, {"curve": tuple(profile.curve.tolist())}
+            shared, told = profile.ledger.evaluations, {"curve": tuple(profile.curve.tolist())}
         drawn = cp.sample(
             oracle, contestant.sampler, count, seed=3, given=task.given, progress=False,
             **contestant.settings, **told, **options,
         )  # fmt: skip
-    forwards = np.array([result.ledger.total for result in drawn.results], dtype=float)
+    forwards = np.array([result.ledger.evaluations for result in drawn.results], dtype=float)
     scored = _scores(oracle, judge, drawn.sequences, task)
     return {
         "forwards": float(forwards.mean()),
         "tokens_per_forward": float(task.num_masked / forwards.mean()),
-        "rounds": float(np.mean([result.ledger.depth for result in drawn.results])),
+        "rounds": float(np.mean([result.ledger.stages for result in drawn.results])),
         "shared_forwards": shared,
         **scored,
     }

@@ -32,7 +32,7 @@ SLOPES = {"N": 1.0, "N$^{2/3}$": 2 / 3, "N$^{1/2}$": 1 / 2}
 GREY = "0.55"
 DPI = 110
 
-# A sampler's name, submissions, depth, color, and whether it meets the accuracy.
+# A sampler's name, evaluations, depth, color, and whether it meets the accuracy.
 Spot = tuple[str, float, float, str, bool]
 # A sampler's name, its largest size, what it costs there, and its color.
 End = tuple[str, int, float, str]
@@ -52,7 +52,7 @@ def kind_of(name: str, rights: Sequence[str]) -> str:
 
 
 def draw_figure(cells: Cells, file: Path, family: str = "two-type-path") -> None:
-    """Draw depth against submissions at the largest size, and how both grow.
+    """Draw depth against evaluations at the largest size, and how both grow.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def draw_figure(cells: Cells, file: Path, family: str = "two-type-path") -> None
     points = _draw_plane(panels["A"], cells, family, sizes[-1])
     ends = {
         name: _draw_growth(panels[name], cells, family, count)
-        for name, count in {"B": "submissions", "C": "depth"}.items()
+        for name, count in {"B": "evaluations", "C": "stages"}.items()
     }
     _draw_kinds(figure)
     figure.draw_without_rendering()  # the layout decides where a pixel lies
@@ -90,7 +90,7 @@ def _draw_kinds(figure: Any, columns: int = len(KINDS)) -> None:
 
 
 def _color(name: str, cell: Mapping[str, Any]) -> str:
-    return KINDS[kind_of(name, cell["rights"])]
+    return KINDS[kind_of(name, cell["needs"])]
 
 
 # ----- One size -----------------------------------------------------------------------------
@@ -103,13 +103,13 @@ def _draw_plane(panel: Any, cells: Cells, family: str, size: int) -> list[Spot]:
         cell = cell_of(cells, family, size, name)
         if cell is not None:
             points.append(
-                (name, cell["submissions"], cell["depth"], _color(name, cell), cell["meets"])
+                (name, cell["evaluations"], cell["stages"], _color(name, cell), cell["meets"])
             )
     caps = _caps(size)
     most = 3 * max(x for x, _ in caps)
     panel.set(xscale="log", yscale="log", xlim=(0.7, most), ylim=(0.55, 60 * size))
     panel.fill_between([0.5, most], [0.5, most], most, color="0.95", zorder=0)
-    panel.text(1.2, 25 * size, "more stages than submissions", color=GREY, fontsize=8)
+    panel.text(1.2, 25 * size, "more stages than evaluations", color=GREY, fontsize=8)
     panel.axvline(size, color=GREY, linewidth=0.7, linestyle=":")
     panel.axhline(size, color=GREY, linewidth=0.7, linestyle=":")
     panel.text(most / 1.3, size * 1.08, "N", color=GREY, fontsize=8, ha="right")
@@ -125,7 +125,7 @@ def _draw_plane(panel: Any, cells: Cells, family: str, size: int) -> list[Spot]:
             x, y, "o", color=color, markersize=6.5, zorder=3,
             markerfacecolor=color if meets else "white",
         )  # fmt: skip
-    panel.set_xlabel("submissions a sequence")
+    panel.set_xlabel("evaluations a sequence")
     panel.set_ylabel("depth: sequential stages")
     panel.set_title(
         f"One sequence of {size:,} positions, {family}\n"
@@ -136,13 +136,13 @@ def _draw_plane(panel: Any, cells: Cells, family: str, size: int) -> list[Spot]:
 
 
 def _caps(size: int) -> list[tuple[int, int]]:
-    """Return the caps on submissions and depth of the guarantee, over cutoffs."""
+    """Return the caps on evaluations and depth of the guarantee, over cutoffs."""
     public = calibrate(size, max(size, 2048), epsilon=EPSILON, degree_cutoff=MIN_CUTOFF)
     caps = []
     cutoff = float(MIN_CUTOFF)
     while cutoff <= size - 1:
         here = bounds.guarantee_caps(public.with_cutoff(int(cutoff)), RANK_EXPONENT, tight=True)[1]
-        caps.append((here.total, here.depth))
+        caps.append((here.evaluations, here.stages))
         cutoff = max(1.5 * cutoff, cutoff + 1)
     return caps
 

@@ -12,7 +12,7 @@ from _results import plain, read_continued, write_results
 
 import counterprobe as cp
 from counterprobe.evaluation import dependence_profile
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.samplers import PUNT, SAMPLERS, Packed, Sampler
 from rivals.strongest import Found, search
 
@@ -24,7 +24,7 @@ LEFT_OUT = ("packed-theory",)
 # Beside every sampler at its strongest setting: one that never breaks a dependence it can see, and
 # the paper's without any tuning.
 FIXED: dict[str, Sampler] = {"punt epsilon=1e-9": PUNT(epsilon=1e-9), "packed defaults": Packed()}
-# Submissions a position, and at least, after which a run is stopped.
+# Evaluations a position, and at least, after which a run is stopped.
 MOST_A_POSITION, MOST = 64, 32_768
 # Rules that verify retry until a draft is accepted: what they cost varies more between runs.
 MORE_RUNS = 4
@@ -163,9 +163,9 @@ def _measured(law: cp.ForestLaw, name: str, plan: Plan, ascends: bool | None) ->
     found = search(
         law,
         rule,
-        range(1, plan.runs * (MORE_RUNS if rule.rights & Right.VERIFY else 1) + 1),
+        range(1, plan.runs * (MORE_RUNS if rule.needs & Need.VERIFY else 1) + 1),
         accuracy=plan.accuracy,
-        max_submissions=max(MOST, MOST_A_POSITION * law.length),
+        max_evaluations=max(MOST, MOST_A_POSITION * law.length),
         ascends=ascends,
         is_fixed=name in FIXED,
     )
@@ -186,16 +186,16 @@ def _cell(found: Found) -> dict[str, Any]:
     default = type(sampler)().settings
     return {
         "settings": {k: v for k, v in sampler.settings.items() if v != default[k]},
-        "submissions": entry.mean("total"),
-        "submissions_without_rights": entry.mean("total_without_rights"),
-        "depth": entry.mean("depth"),
+        "evaluations": entry.mean("evaluations"),
+        "evaluations_without_selection": entry.mean("evaluations_without_selection"),
+        "stages": entry.mean("stages"),
         "widest_stage": entry.mean("widest_stage"),
         "tokens_per_forward": entry.tokens_per_forward,
         "batch_kl": entry.batch_kl,
         "batch_kl_se": entry.batch_kl_se,
         "exact": entry.is_exact,
         "meets": found.meets,
-        "rights": sampler.rights.names(),
+        "needs": sampler.needs.names(),
         "knows": sampler.knows,
         "tried": found.tried,
         "ascends": found.ascends,
@@ -206,10 +206,10 @@ def _cell(found: Found) -> dict[str, Any]:
 
 
 def _line(cell: dict[str, Any]) -> str:
-    if cell["submissions"] is None:
+    if cell["evaluations"] is None:
         return f"nothing, {cell['reason']}"
     quality = "exact" if cell["exact"] else f"KL {cell['batch_kl']}"
     return (
-        f"{cell['submissions']} submissions, depth {cell['depth']}, {quality}, "
+        f"{cell['evaluations']} evaluations, depth {cell['stages']}, {quality}, "
         f"{'meets' if cell['meets'] else 'does not meet'} the accuracy, {cell['spent']:.1f} s"
     )

@@ -51,7 +51,7 @@ class Published:
     """One row: who, what is charged, what comes out, the sampler here or the case of its caps."""
 
     who: str
-    submissions: str
+    evaluations: str
     depth: str
     output: str
     sampler: str
@@ -105,10 +105,10 @@ def is_feasible(length: int, case: Case = "tv") -> bool:
 
 
 def cap_exponents(case: Case = "tv") -> tuple[Exponent, Exponent]:
-    """Return how the caps on submissions and depth grow from N = 10^18 to 10^36.
+    """Return how the caps on evaluations and depth grow from N = 10^18 to 10^36.
 
     At sizes that can be run the smallest cutoff is the balanced one, and caps show no power yet.
     """
     sizes = [10**k for k in range(18, 37, 3)]
     caps = [caps_at(size, case) for size in sizes]
-    return fit(sizes, [c.total for c in caps]), fit(sizes, [c.depth for c in caps])
+    return fit(sizes, [c.evaluations for c in caps]), fit(sizes, [c.stages for c in caps])

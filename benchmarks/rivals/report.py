@@ -16,7 +16,7 @@ __all__ = ["Cells", "learned_needs", "mean_need", "tables"]
 Cell = dict[str, Any]
 Cells = Mapping[str, Cell]
 
-LETTERS = {"select-after-reply": "S", "commit-candidates": "C", "verify": "V", "remask": "M"}
+LETTERS = {"select": "S", "candidates": "C", "verify": "V", "remask": "M"}
 # What is left of zero after a sum of logarithms.
 ROUNDING = 1e-12
 # Nats between mean log-probabilities, and the share of one batch's distance in pairs, that count
@@ -38,7 +38,7 @@ def samplers_of(cells: Cells, family: str) -> list[str]:
 def cell_of(cells: Cells, family: str, size: int, name: str) -> Cell | None:
     """Return a cell with numbers, or None."""
     found = cells.get(f"{family} {size} {name}")
-    return found if found is not None and found.get("submissions") is not None else None
+    return found if found is not None and found.get("evaluations") is not None else None
 
 
 def largest_cell(cells: Cells, family: str, name: str) -> tuple[int, Cell] | None:
@@ -99,13 +99,14 @@ def _resources(cells: Cells) -> str:
     size = max(sizes_of(cells, family))
     lines = []
     for row in PUBLISHED:
-        stated = [row.who, row.submissions, row.depth, row.output]
+        stated = [row.who, row.evaluations, row.stages, row.output]
         found = largest_cell(cells, family, row.sampler)
         if row.case is not None:
             caps, growth = caps_at(size, row.case), cap_exponents(row.case)
             state = "caps" if is_feasible(size, row.case) else "caps; infeasible at this N"
             measured = [
-                f"`packed-theory`, {state}", f"{caps.total:,}", str(growth[0]), f"{caps.depth:,}",
+                f"`packed-theory`, {state}", f"{caps.evaluations:,}", str(growth[0]),
+                f"{caps.stages:,}",
                 str(growth[1]), "-", "-",
             ]  # fmt: skip
         elif found is None:
@@ -114,8 +115,8 @@ def _resources(cells: Cells) -> str:
             measured = _measured(cells, family, row.sampler)
         lines.append([*stated, *measured])
     heading = [
-        "who", "submissions", "depth", "output", "here", f"submissions, N = {size:,}", "exponent",
-        "depth", "exponent", "widest stage", "batch KL",
+        "who", "evaluations", "stages", "output", "here", f"evaluations, N = {size:,}", "exponent",
+        "stages", "exponent", "widest stage", "batch KL",
     ]  # fmt: skip
     return _table(heading, lines, left=5)
 
@@ -127,10 +128,10 @@ def _measured(cells: Cells, family: str, name: str) -> list[str]:
     at, cell = found
     return [
         marked(name) + ("" if at == max(sizes_of(cells, family)) else f" (N = {at:,})"),
-        _count(cell["submissions"]),
-        str(exponent_of(cells, family, name, "submissions")),
-        _count(cell["depth"]),
-        str(exponent_of(cells, family, name, "depth")),
+        _count(cell["evaluations"]),
+        str(exponent_of(cells, family, name, "evaluations")),
+        _count(cell["stages"]),
+        str(exponent_of(cells, family, name, "stages")),
         _count(cell["widest_stage"]),
         _quality(cell),
     ]
@@ -145,9 +146,9 @@ def _strongest(cells: Cells, family: str) -> str:
         if found is None:
             continue
         at, cell = found
-        cheap = (not cell["meets"], cell["submissions"] * size / at)
+        cheap = (not cell["meets"], cell["evaluations"] * size / at)
         # Rights are those of the rule; what it does with them here may need none.
-        letters = "".join(LETTERS[right] for right in cell["rights"])
+        letters = "".join(LETTERS[right] for right in cell["needs"])
         rows.append(
             (
                 cheap,
@@ -156,10 +157,10 @@ def _strongest(cells: Cells, family: str) -> str:
                     _settings(name, cell),
                     letters,
                     "yes" if cell["knows"] else "",
-                    _count(cell["submissions"]),
-                    str(exponent_of(cells, family, name, "submissions")),
-                    _count(cell["depth"]),
-                    str(exponent_of(cells, family, name, "depth")),
+                    _count(cell["evaluations"]),
+                    str(exponent_of(cells, family, name, "evaluations")),
+                    _count(cell["stages"]),
+                    str(exponent_of(cells, family, name, "stages")),
                     _count(cell["widest_stage"]),
                     _ratio(cell["tokens_per_forward"]),
                     _quality(cell) + ("" if _is_fine(cell) else ", too much"),
@@ -167,14 +168,14 @@ def _strongest(cells: Cells, family: str) -> str:
             )
         )
     heading = [
-        "sampler", "setting", "rights", "told", "submissions", "exponent", "depth", "exponent",
+        "sampler", "setting", "rights", "told", "evaluations", "exponent", "stages", "exponent",
         "widest stage", "tokens per forward", "batch KL",
     ]  # fmt: skip
     return _table(heading, [row for _, row in sorted(rows, key=lambda r: r[0])], left=4)
 
 
 def _families(cells: Cells) -> str:
-    """Return submissions, depth and the growth of submissions on every other family."""
+    """Return evaluations, depth and the growth of evaluations on every other family."""
     families = [f for f in _families_of(cells) if f != "two-type-path"]
     names = sorted({name for family in families for name in samplers_of(cells, family)})
     lines = []
@@ -188,8 +189,8 @@ def _families(cells: Cells) -> str:
             at, cell = found
             small = "" if at == max(sizes_of(cells, family)) else f" at {at}"
             broken = "" if _is_fine(cell) else " (too much KL)"
-            line.append(f"{_count(cell['submissions'])} / {_count(cell['depth'])}{small}{broken}")
-            line.append(str(exponent_of(cells, family, name, "submissions")))
+            line.append(f"{_count(cell['evaluations'])} / {_count(cell['stages'])}{small}{broken}")
+            line.append(str(exponent_of(cells, family, name, "evaluations")))
         lines.append(line)
     heading = ["sampler"]
     for family in families:

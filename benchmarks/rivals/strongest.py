@@ -1,9 +1,9 @@
 """The strongest setting of a sampler on a law: the cheapest that meets an accuracy.
 
-A sampler declares the setting that trades quality for submissions and values to try. They are
+A sampler declares the setting that trades quality for evaluations and values to try. They are
 tried, the cheap ones first where it is known which these are; then the gap between the best that
 meets the accuracy and its neighbour that does not is halved a few times, so that growth over sizes
-is not a matter of the grid. Of settings that meet it the fewest submissions decide; of those that
+is not a matter of the grid. Of settings that meet it the fewest evaluations decide; of those that
 are exact, the least depth for at most twice the fewest, since a rule that is exact whatever its
 setting trades the two. Where none meets it, the best quality. The batch KL is a mean over the same
 seeds for all.
@@ -23,7 +23,7 @@ from typing import Any
 
 import counterprobe as cp
 from counterprobe.evaluation.comparison import Comparison, compare_sampler, swept
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.samplers import Packed, Sampler
 from counterprobe.study.screening import least_total
 
@@ -33,7 +33,7 @@ __all__ = ["Found", "search"]
 HALVINGS = 4
 # Cheap settings come first; after this many that meet the accuracy the others only cost more.
 ENOUGH = 2
-# Submissions for which an exact setting may buy depth, times the fewest.
+# Evaluations for which an exact setting may buy depth, times the fewest.
 WORTH = 2.0
 # Values beyond a sampler's own that its rule allows, and that make it stronger; steps that reveal
 # nothing cost nothing, so that some rules have use for more of them than there are positions.
@@ -81,7 +81,7 @@ def search(
     seeds: Sequence[int],
     *,
     accuracy: float,
-    max_submissions: int,
+    max_evaluations: int,
     ascends: bool | None = None,
     is_fixed: bool = False,
 ) -> Found:
@@ -95,7 +95,7 @@ def search(
     seeds : sequence of int
     accuracy : float
         Nats of mean batch KL allowed.
-    max_submissions : int
+    max_evaluations : int
         A run that would make more stops, and its setting counts as one that fails.
     ascends : bool, optional
         Whether larger values of the setting cost more, where that is known from a smaller law;
@@ -105,10 +105,10 @@ def search(
     """
 
     def measure(rule: Sampler) -> Comparison:
-        return compare_sampler(law, rule, seeds, max_submissions=max_submissions)
+        return compare_sampler(law, rule, seeds, max_evaluations=max_evaluations)
 
     if isinstance(sampler, Packed) and not is_fixed:
-        return _search_packed(law, sampler, seeds, measure, accuracy, max_submissions)
+        return _search_packed(law, sampler, seeds, measure, accuracy, max_evaluations)
     if sampler.sweep is None or is_fixed:
         only = measure(sampler)
         return Found(only, _meets(only, accuracy), 1)
@@ -127,11 +127,11 @@ def search(
             break
         points[between] = measure(replace(sampler, **{setting: between}))
     best = _best(points, accuracy)
-    if Right.REMASK in sampler.rights and not _meets(points[best], accuracy):
+    if Need.REMASK in sampler.needs and not _meets(points[best], accuracy):
         # What was taken back has no batch KL, so that there is no quality to choose by.
         return Found(measure(sampler), False, 1)
     if ascends is None:
-        ends = [points[v].mean("total") for v in (min(values), max(values))]
+        ends = [points[v].mean("evaluations") for v in (min(values), max(values))]
         ascends = None if any(map(math.isnan, ends)) else ends[0] <= ends[1]
     return Found(points[best], _meets(points[best], accuracy), len(points), ascends)
 
@@ -142,7 +142,7 @@ def _search_packed(
     seeds: Sequence[int],
     measure: Callable[[Sampler], Comparison],
     accuracy: float,
-    max_submissions: int,
+    max_evaluations: int,
 ) -> Found:
     """Find the cheapest of ``PACKED``, or else take the sampler as it is."""
     grid = [
@@ -156,12 +156,12 @@ def _search_packed(
             break
         tried += 1
         # One seed tells most of those that fail, and those that peel and screen again.
-        first = compare_sampler(law, candidate, seeds[:1], max_submissions=max_submissions)
-        if not _meets(first, accuracy * len(seeds)) or first.mean("total") > 1.5 * cost:
+        first = compare_sampler(law, candidate, seeds[:1], max_evaluations=max_evaluations)
+        if not _meets(first, accuracy * len(seeds)) or first.mean("evaluations") > 1.5 * cost:
             continue
         found = measure(candidate)
-        if _meets(found, accuracy) and found.mean("total") < cost:
-            best, cost = found, found.mean("total")
+        if _meets(found, accuracy) and found.mean("evaluations") < cost:
+            best, cost = found, found.mean("evaluations")
     if best is None:
         found = measure(sampler)
         return Found(found, _meets(found, accuracy), tried + 1)
@@ -179,19 +179,21 @@ def _is_enough(points: dict[Any, Comparison], last: Comparison, accuracy: float)
     passing = [c for c in points.values() if _meets(c, accuracy)]
     if sum(not c.is_exact for c in passing) >= ENOUGH:
         return True
-    fewest = min((c.mean("total") for c in passing), default=math.inf)
-    return not last.mean("total") <= 2 * WORTH * fewest
+    fewest = min((c.mean("evaluations") for c in passing), default=math.inf)
+    return not last.mean("evaluations") <= 2 * WORTH * fewest
 
 
 def _best(points: dict[Any, Comparison], accuracy: float) -> Any:
     """Return the value that meets the accuracy for least; the best quality where none does."""
     passing = {v: c for v, c in points.items() if _meets(c, accuracy)}
     if passing:
-        fewest = min(passing, key=lambda v: (passing[v].mean("total"), passing[v].mean("depth")))
-        most = WORTH * passing[fewest].mean("total")
-        near = {v: c for v, c in passing.items() if c.is_exact and c.mean("total") <= most}
+        fewest = min(
+            passing, key=lambda v: (passing[v].mean("evaluations"), passing[v].mean("stages"))
+        )
+        most = WORTH * passing[fewest].mean("evaluations")
+        near = {v: c for v, c in passing.items() if c.is_exact and c.mean("evaluations") <= most}
         if passing[fewest].is_exact:
-            return min(near, key=lambda v: (near[v].mean("depth"), near[v].mean("total")))
+            return min(near, key=lambda v: (near[v].mean("stages"), near[v].mean("evaluations")))
         return fewest
     quality = {v: c.batch_kl for v, c in points.items() if not math.isnan(c.batch_kl)}
     return min(quality, key=quality.__getitem__) if quality else next(iter(points))
@@ -209,7 +211,7 @@ def _next(points: dict[Any, Comparison], accuracy: float) -> Any | None:
         for k in (place - 1, place + 1)
         if 0 <= k < len(order)
         and not _meets(points[order[k]], accuracy)
-        and points[order[k]].mean("total") < points[best].mean("total")
+        and points[order[k]].mean("evaluations") < points[best].mean("evaluations")
     ]
     if not failing:
         return None

@@ -1,6 +1,6 @@
 """Parallel unmasking: whole sequences from a masked model with few evaluations.
 
-A target or a model offers an oracle; an ``Unmasking`` is one run against it, with its ledger; a
+A target or a model offers an oracle; an ``Run`` is one run against it, with its ledger; a
 sampler runs it to completion and returns a ``SampleResult``. ``sample`` does all of it for any
 number of sequences. Whatever is not here has a named place: ``samplers``, ``planning``,
 ``evaluation``, ``rows``, ``run``, ``errors`` and so on.
@@ -32,9 +32,9 @@ from counterprobe.errors import (
 from counterprobe.infilling import fill_mask, infill, score
 from counterprobe.oracles import CallableOracle, Oracle, OracleInfo, Query, Readouts, Reply
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.results import SampleResult, StopReason
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.run import Run
 from counterprobe.sampling import sample
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
@@ -51,13 +51,14 @@ __all__ = [
     "FrozenNoise",
     "Infeasible",
     "Ledger",
+    "Need",
     "Oracle",
     "OracleError",
     "OracleInfo",
     "Query",
     "Readouts",
     "Reply",
-    "Right",
+    "Run",
     "SampleBatch",
     "SampleResult",
     "SoftStructure",
@@ -66,7 +67,6 @@ __all__ = [
     "Structure",
     "StructureError",
     "TableLaw",
-    "Unmasking",
     "__version__",
     "classes",
     "discover",

@@ -19,7 +19,7 @@ class ImpossibleState(OracleError):
 
 
 class BudgetExceeded(CounterprobeError):
-    """A submission would pass the budget that the caller set."""
+    """An evaluation would pass the budget that the caller set."""
 
 
 class NotAForestError(CounterprobeError, ValueError):
@@ -50,7 +50,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class InfeasibleWarning(UserWarning):
-    """A run made submissions and drew nothing: the text says why, and what to try."""
+    """A run made evaluations and drew nothing: the text says why, and what to try."""
 
 
 class UnmodelledWarning(UserWarning):

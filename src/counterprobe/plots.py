@@ -1,4 +1,4 @@
-"""Pictures: quality against submissions, a structure, the guarantee's trade-off.
+"""Pictures: quality against evaluations, a structure, the guarantee's trade-off.
 
 All need matplotlib, which :func:`check_picture` looks for before anything is computed.
 """
@@ -16,7 +16,7 @@ from counterprobe.evaluation.prices import PriceTable
 from counterprobe.report.drawings import draw_matrix
 from counterprobe.report.pictures import check_picture, empty_figure, literal, save_picture
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.run import Run
 from counterprobe.samplers import Packed
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
@@ -64,14 +64,14 @@ class Measured(Protocol):
 
 
 def plot_quality(file: str, lines: Mapping[str, Sequence[Measured]], title: str) -> None:
-    """Draw mean batch KL against mean submissions into a file."""
+    """Draw mean batch KL against mean evaluations into a file."""
     save_picture(draw_quality(lines, title), file, dpi=120)
 
 
 def draw_quality(
     lines: Mapping[str, Sequence[Measured]], title: str = "", *, width: float = 9.5
 ) -> Figure:
-    """Draw mean batch KL against mean submissions: labels of samplers, and their points.
+    """Draw mean batch KL against mean evaluations: labels of samplers, and their points.
 
     Names stand beside the axes of a figure that is wide, and below those of another.
     """
@@ -82,27 +82,30 @@ def draw_quality(
         label: [
             point
             for point in points
-            if not math.isnan(point.batch_kl) and not math.isnan(point.mean("total"))
+            if not math.isnan(point.batch_kl) and not math.isnan(point.mean("evaluations"))
         ]
         for label, points in lines.items()
     }
     for k, (label, points) in enumerate(drawn.items()):
         if not points:
             continue
-        points = sorted(points, key=lambda point: (point.mean("total"), -point.batch_kl))
+        points = sorted(points, key=lambda point: (point.mean("evaluations"), -point.batch_kl))
         quality = [max(point.batch_kl, FLOOR) for point in points]
         # An error bar that reaches 0 would leave the axis.
         error = [min(p.batch_kl_se, 0.999 * y) for p, y in zip(points, quality, strict=True)]
         color, marker = f"C{k % 10}", MARKERS[k % len(MARKERS)]
         axes.errorbar(
-            [point.mean("total") for point in points], quality, yerr=error, label=label,
+            [point.mean("evaluations") for point in points], quality, yerr=error, label=label,
             color=color, marker=marker, markersize=5, linewidth=1.2, elinewidth=0.8,
             linestyle="-" if k < 10 else "--",
         )  # fmt: skip
-        if any(point.mean("total_without_rights") > point.mean("total") for point in points):
+        if any(
+            point.mean("evaluations_without_selection") > point.mean("evaluations")
+            for point in points
+        ):
             axes.plot(
-                [point.mean("total_without_rights") for point in points], quality, color=color,
-                marker=marker, markersize=5, markerfacecolor="none", linewidth=0.6, linestyle=":",
+                [point.mean("evaluations_without_selection") for point in points], quality,
+                color=color, marker=marker, markersize=5, markerfacecolor="none", linewidth=0.6, linestyle=":",
             )  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -113,7 +116,7 @@ def draw_quality(
         xytext=(0, -10), textcoords="offset points", color="0.4", fontsize=8,
     )  # fmt: skip
     axes.set_xlabel(
-        "submissions (open markers: without the right to select after the reply)", fontsize=9
+        "evaluations (open markers: without the right to select after the reply)", fontsize=9
     )
     axes.set_ylabel("batch KL, nats")
     axes.set_title(literal(title), fontsize=10)
@@ -145,7 +148,7 @@ def plot_structure(
         right = figure.subplots()
         right.set_title(f"{len(structure.edges)} edges, certified")
     structure.draw_edges(right, names)
-    figure.suptitle(literal(f"{title}: {structure.ledger.total:,} evaluations"))
+    figure.suptitle(literal(f"{title}: {structure.ledger.evaluations:,} evaluations"))
     save_picture(figure, file, dpi=150)
 
 
@@ -256,7 +259,7 @@ def _runs(length: int) -> list[tuple[str, int, int]]:
     if length <= MEASURED_LENGTH:
         law: Any = families.two_type_path(length, 196)
         screens = Packed(shared_by=length)  # measured where one at a time costs less, too
-        result = screens(Unmasking(law.oracle()), Streams.from_seed(1))
+        result = screens(Run(law.oracle()), Streams.from_seed(1))
         label = "packed, tuned: measured on a two-type path"
         runs.append((label, result.ledger.probes, result.ledger.commits))
     return runs

@@ -54,11 +54,11 @@ def _bar(
 def run_progress(label: str) -> Iterator[Listener]:
     """Show how a run goes: what it yields listens to every :class:`Progress`."""
     columns = (MofNCompleteColumn(), TextColumn("{task.fields[said]}"), TimeElapsedColumn())
-    with _bar(label, *columns, said=_submissions(0)) as update:
+    with _bar(label, *columns, said=_evaluations(0)) as update:
 
         def show(progress: Progress) -> None:
             done, what = _standing(progress)
-            paid = _submissions(progress.ledger.total)
+            paid = _evaluations(progress.ledger.evaluations)
             update(
                 lambda: f"still running, {done:,} of {progress.masked:,} {what}, {paid}",
                 total=progress.masked,
@@ -84,8 +84,8 @@ def _standing(progress: Progress) -> tuple[int, str]:
     return standing.resolved, ", ".join(["positions explained", *said])
 
 
-def _submissions(count: int) -> str:
-    return f"{count:,} submission{'' if count == 1 else 's'}"
+def _evaluations(count: int) -> str:
+    return f"{count:,} evaluation{'' if count == 1 else 's'}"
 
 
 @contextmanager

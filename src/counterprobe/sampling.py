@@ -3,7 +3,7 @@
 One driver advances all sequences, each as it would run alone, and submits what they ask at one
 time as one batch. Where a rule fixes all batches beforehand, a portion of sequences is one run
 (``run/together.py``). Those who write samplers use ``sampler(run, streams)`` on one
-``Unmasking``.
+``Run``.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from counterprobe.run.drawing import ScoredDraw, SequenceDraws, as_temperature, 
 from counterprobe.run.driver import Asking, Driver, Shared
 from counterprobe.run.events import Finished, Listener, OnEvent, Progress, Step, Tally, tell_all
 from counterprobe.run.history import History
-from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.run.results import SampleResult
+from counterprobe.run.run import Run
 from counterprobe.run.together import FixedBatches, FixedResults, Together
 from counterprobe.run.transcript import Level, Whole
-from counterprobe.run.unmasking import Unmasking
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, fixed_batches, require_complete
 from counterprobe.samplers.registry import Orders, as_groups, as_sampler, default_orders
@@ -56,9 +56,9 @@ def sample(
     seed: int | Streams = 0,
     given: ArrayLike | None = None,
     orders: Orders | int | None = None,
-    max_submissions: int | None = None,
+    max_evaluations: int | None = None,
     temperature: float = 1.0,
-    rights: Right = ~Right.NONE,
+    allowed: Need = ~Need.NONE,
     record: Level = Level.LEDGER,
     at_once: int = AT_ONCE,
     log_probs: bool = False,
@@ -69,7 +69,7 @@ def sample(
 ) -> SampleBatch:
     """Draw sequences.
 
-    Sequence k is the one that ``sampler(Unmasking(oracle, sequence=k), streams)`` would draw
+    Sequence k is the one that ``sampler(Run(oracle, sequence=k), streams)`` would draw
     alone (to the last bit, if the oracle's rows do not depend on what is asked beside them), and
     its result has the ledger of that run. The ledger of the whole counts once what sequences
     share, such as the screen of ``"compressed"``.
@@ -97,15 +97,15 @@ def sample(
         has its own: orders, schedules, screens. A number makes that many groups of neighbouring
         sequences, of which each shares its own. By default shared; fresh for ``auto``; 16 groups
         for a soft structure, so that what one plan breaks is not broken in all of them.
-    max_submissions : int, optional
-        Of each sequence. A submission that would pass it is not made; the sequence stops there.
-    temperature, rights, record
-        As in ``Unmasking``.
+    max_evaluations : int, optional
+        Of each sequence. An evaluation that would pass it is not made; the sequence stops there.
+    temperature, allowed, record
+        As in ``Run``.
     at_once : int
         Sequences side by side, at most: larger batches for the oracle, and more memory.
     log_probs : bool
         Keep how probable every token was in the row it was drawn from, as it was drawn and at
-        temperature 1; it costs no submission.
+        temperature 1; it costs no evaluation.
     on_event : callable, optional
         Told of ``run.Progress`` of the whole, of every ``run.Step`` and of sequences as soon as
         they are ``run.Finished``; with an attribute ``sequence``, such as a ``trace.Recorder``,
@@ -143,9 +143,9 @@ def sample(
         given=contexts,
         groups=as_groups(orders, count),
         is_shared=orders in ("shared", 1),
-        max_submissions=max_submissions,
+        max_evaluations=max_evaluations,
         temperature=temperature,
-        rights=rights,
+        allowed=allowed,
         record=Level(record),
         at_once=whole_number("at_once", at_once, at_least=1),
         log_probs=log_probs,
@@ -171,9 +171,9 @@ class _Call:
     given: StateArray
     groups: int
     is_shared: bool
-    max_submissions: int | None
+    max_evaluations: int | None
     temperature: float
-    rights: Right
+    allowed: Need
     record: Level
     at_once: int
     log_probs: bool
@@ -202,8 +202,8 @@ class _Call:
             count=self.count,
             orders=self.groups,
             temperature=self.temperature,
-            rights=self.rights,
-            max_submissions=self.max_submissions if in_turn else None,
+            allowed=self.allowed,
+            max_evaluations=self.max_evaluations if in_turn else None,
             more={
                 **({} if self.structure is None else {"structure": self.structure.digest}),
                 "record": self.record,
@@ -262,7 +262,7 @@ def _fixed_batches(call: _Call) -> list[FixedBatches] | None:
     if is_alone and call.oracle.ability(DrawsPlans) is None:
         return None
     history = History(info.length, info.vocab_size, call.given[0])
-    view = View(call.oracle, history, temperature=float(call.temperature), rights=call.rights)
+    view = View(call.oracle, history, temperature=float(call.temperature), allowed=call.allowed)
     found = []
     for group in range(call.groups):
         try:
@@ -322,7 +322,7 @@ class _Drawing:
         )
         groups, group_of = np.unique(self._group_of[here], return_inverse=True)
         plans = [fixed[group].batches for group in groups.tolist()]
-        run = Together(door, states, plans, group_of, draw, max_submissions=call.max_submissions)
+        run = Together(door, states, plans, group_of, draw, max_evaluations=call.max_evaluations)
         num_masked = int((states == MASK).sum())
         hears = self._tally.of(low)
 
@@ -373,17 +373,17 @@ class _Drawing:
         """Draw one sequence."""
         call = self._call
         hears = self._tally.of(sequence)
-        door = self._new_door(call.max_submissions, hears, call.first + sequence)
+        door = self._new_door(call.max_evaluations, hears, call.first + sequence)
         streams = call.streams_of(int(self._group_of[sequence]))
         draw = None
         if self._log_probs is not None:
             noise = streams.commit_noise(call.given.shape[1], call.first + sequence)
             scores = None if self._scores is None else self._scores[sequence]
             draw = ScoredDraw(noise, self._log_probs[sequence], scores, self._temperature)
-        run = Unmasking(
+        run = Run(
             call.oracle,
             given=call.given[sequence],
-            rights=call.rights,
+            allowed=call.allowed,
             temperature=call.temperature,
             shared=self._shared,
             door=door,
@@ -403,7 +403,7 @@ class _Drawing:
         return Door(
             call.oracle,
             record=call.record,
-            max_submissions=most,
+            max_evaluations=most,
             check=self._check,
             whole=self._whole,
             on_event=hears,

@@ -117,7 +117,7 @@ def test_a_token_a_forward_and_several_draw_from_it(kept):
     masked = "Return the [MASK][MASK] of *x*, or raise :exc:`[MASK][MASK]`.\n"
     one = cp.infill(kept, masked, sampler="sequential", seed=2, progress=False)
     several = cp.infill(kept, masked, sampler="spread", batches=2, seed=2, progress=False)
-    assert (one.ledger.total, several.ledger.total) == (4, 2)
+    assert (one.ledger.evaluations, several.ledger.evaluations) == (4, 2)
     assert one.texts[0].startswith("Return the") and "[MASK]" not in several.texts[0]
 
 

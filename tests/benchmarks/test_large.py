@@ -8,11 +8,11 @@ import large
 import pytest
 
 ASKED = large.Asked("path", 1_000, "peeling", 1, 2, 200)
-RIGHT = {"seconds": 59.0, "peak_memory_gib": 1.9, "batch_kl": 0.0, "submissions": 199}
+RIGHT = {"seconds": 59.0, "peak_memory_gib": 1.9, "batch_kl": 0.0, "evaluations": 199}
 
 
 @pytest.mark.parametrize(
-    "off", [{"seconds": 61.0}, {"peak_memory_gib": 2.1}, {"batch_kl": 1e-9}, {"submissions": 200}]
+    "off", [{"seconds": 61.0}, {"peak_memory_gib": 2.1}, {"batch_kl": 1e-9}, {"evaluations": 200}]
 )
 def test_every_limit_must_be_kept(off):
     assert ASKED.is_kept_by(RIGHT)

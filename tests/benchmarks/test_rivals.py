@@ -43,7 +43,7 @@ FEW = ("sequential", "one-batch", "random-balanced", "punt", "punt epsilon=1e-9"
 @pytest.mark.parametrize("ascends", [None, True])
 def test_the_strongest_setting_is_the_cheapest_that_meets_the_accuracy(ascends):
     found = search(
-        LAW, RandomBalanced(), SEEDS, accuracy=0.1, max_submissions=10_000, ascends=ascends
+        LAW, RandomBalanced(), SEEDS, accuracy=0.1, max_evaluations=10_000, ascends=ascends
     )
     batches = found.comparison.sampler.batches
     assert found.meets
@@ -53,43 +53,43 @@ def test_the_strongest_setting_is_the_cheapest_that_meets_the_accuracy(ascends):
     assert fewer.batch_kl > 0.1 or batches in (1, 2, 4, 8, 16, 32)
 
 
-def test_of_exact_settings_depth_decides_within_twice_the_submissions():
-    found = search(LAW, UniversalCoupling(), SEEDS, accuracy=0.1, max_submissions=10_000)
+def test_of_exact_settings_depth_decides_within_twice_the_evaluations():
+    found = search(LAW, UniversalCoupling(), SEEDS, accuracy=0.1, max_evaluations=10_000)
     assert found.meets
     assert found.comparison.is_exact
-    assert found.comparison.mean("total") <= 2 * 48
-    assert found.comparison.mean("depth") < 24
+    assert found.comparison.mean("evaluations") <= 2 * 48
+    assert found.comparison.mean("stages") < 24
 
 
 def test_a_rule_that_meets_nothing_is_shown_at_its_best():
-    found = search(LAW, OneBatch(), SEEDS, accuracy=1e-6, max_submissions=100)
+    found = search(LAW, OneBatch(), SEEDS, accuracy=1e-6, max_evaluations=100)
     assert not found.meets
-    assert found.comparison.mean("total") == 1
-    stopped = search(LAW, RandomBalanced(), SEEDS, accuracy=1e-9, max_submissions=8)
+    assert found.comparison.mean("evaluations") == 1
+    stopped = search(LAW, RandomBalanced(), SEEDS, accuracy=1e-9, max_evaluations=8)
     assert not stopped.meets
     assert stopped.comparison.sampler.batches == 8  # the best of those that were let finish
 
 
 def test_a_fixed_setting_stays_as_it_is():
     rule = PUNT(epsilon=1e-9)
-    found = search(LAW, rule, SEEDS, accuracy=0.1, max_submissions=10_000, is_fixed=True)
+    found = search(LAW, rule, SEEDS, accuracy=0.1, max_evaluations=10_000, is_fixed=True)
     assert found.comparison.sampler == rule
     assert found.tried == 1
 
 
 def test_packed_is_tuned_in_several_settings_and_never_dearer_than_a_default_screen():
-    found = search(LAW, Packed(), SEEDS, accuracy=0.1, max_submissions=100_000)
+    found = search(LAW, Packed(), SEEDS, accuracy=0.1, max_evaluations=100_000)
     defaults = compare_sampler(LAW, Packed(shared_by=1000), SEEDS)  # which screen at any size
     assert found.meets
     assert found.tried > 1
     assert found.comparison.batch_kl <= 0.1
-    assert found.comparison.mean("total") < defaults.mean("total") / 2
+    assert found.comparison.mean("evaluations") < defaults.mean("evaluations") / 2
 
 
 @pytest.mark.slow
 def test_packed_stands_with_its_defaults_where_no_candidate_is_good_enough():
     # Its defaults decode one position at a time at this size, which takes more.
-    found = search(LAW, Packed(), SEEDS, accuracy=0.0, max_submissions=LAW.length - 1)
+    found = search(LAW, Packed(), SEEDS, accuracy=0.0, max_evaluations=LAW.length - 1)
     assert not found.meets
     assert found.comparison.sampler == Packed()
 
@@ -122,14 +122,16 @@ def test_unknown_costs_are_left_out_and_two_sizes_are_too_few():
 
 
 def test_the_papers_caps_grow_as_its_theorem_says():
-    submissions, depth = cap_exponents()
+    evaluations, depth = cap_exponents()
     stated = 2 / 3 + 1 / (9 * 1.5)
-    assert stated <= submissions.slope < stated + 0.03  # logarithms come on top
+    assert stated <= evaluations.slope < stated + 0.03  # logarithms come on top
     assert depth.slope == pytest.approx(stated, abs=0.03)
-    assert caps_at(4096).total > caps_at(512).total
+    assert caps_at(4096).evaluations > caps_at(512).evaluations
     in_kl, _ = cap_exponents("kl")
-    assert in_kl.slope == pytest.approx(submissions.slope, abs=0.01)
-    assert caps_at(4096, "kl").total > caps_at(4096, "tv").total  # a smaller failure budget
+    assert in_kl.slope == pytest.approx(evaluations.slope, abs=0.01)
+    assert (
+        caps_at(4096, "kl").evaluations > caps_at(4096, "tv").evaluations
+    )  # a smaller failure budget
 
 
 @pytest.mark.parametrize("case", ["tv", "kl"])
@@ -181,14 +183,14 @@ def test_cells_say_what_a_comparison_says(measured):
     cell = measured["two-type-path 64 punt epsilon=1e-9"]
     law = cp.families.two_type_path(64, 196)
     by_hand = compare_sampler(law, PUNT(epsilon=1e-9), [1, 2, 3])
-    assert cell["submissions"] == pytest.approx(by_hand.mean("total"), rel=1e-4)
-    assert cell["depth"] == pytest.approx(by_hand.mean("depth"), rel=1e-4)
+    assert cell["evaluations"] == pytest.approx(by_hand.mean("evaluations"), rel=1e-4)
+    assert cell["stages"] == pytest.approx(by_hand.mean("stages"), rel=1e-4)
     assert cell["settings"] == {"epsilon": 1e-9}
     assert measured["two-type-path 64 law"]["method"] == "closed form"
 
 
 def test_one_at_a_time_grows_linearly(measured):
-    grown = exponent_of(measured, "two-type-path", "sequential", "submissions")
+    grown = exponent_of(measured, "two-type-path", "sequential", "evaluations")
     assert (grown.slope, grown.sizes) == (pytest.approx(1), 3)
 
 
@@ -223,9 +225,9 @@ def test_tables_and_figures_show_what_was_measured(measured, denoised, tmp_path)
 
 def test_kinds_come_from_rights_where_the_name_says_nothing():
     assert kind_of("packed", []) == "finds or is told a graph"
-    assert kind_of("punt epsilon=1e-9", ["commit-candidates"]) == "tests drawn values"
+    assert kind_of("punt epsilon=1e-9", ["candidates"]) == "tests drawn values"
     assert kind_of("newcomer", ["verify"]) == "verifies"
-    assert kind_of("newcomer", ["select-after-reply"]) == "goes by confidence"
+    assert kind_of("newcomer", ["select"]) == "goes by confidence"
     assert kind_of("newcomer", []) == "fixes its batches"
 
 

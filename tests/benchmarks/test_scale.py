@@ -12,14 +12,14 @@ from counterprobe.study.screening import least_total
 
 def test_a_cell_counts_what_the_run_was_charged():
     row = scale.measure("matching", 128, "sequential")
-    assert (row["submissions"], row["depth"], row["rows_read"], row["batch_kl"]) == (
+    assert (row["evaluations"], row["stages"], row["rows_read"], row["batch_kl"]) == (
         128, 128, 128, 0.0
     )  # fmt: skip
     assert 0 < row["oracle_seconds"] < row["processor_seconds"]
     assert row["seconds"] > 0
     assert 0.05 < row["peak_memory_gib"] < 64
     row = scale.measure("matching", 128, "random-balanced, N/4 batches")
-    assert row["submissions"] == 32 and row["batch_kl"] > 0
+    assert row["evaluations"] == 32 and row["batch_kl"] > 0
 
 
 @pytest.mark.parametrize("family", scale.FAMILIES)

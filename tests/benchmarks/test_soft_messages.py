@@ -20,9 +20,9 @@ def law() -> cp.ForestLaw:
 
 def test_reading_as_today_is_the_soft_screen():
     decisions = cp.Streams.from_seed(1).decisions
-    screen = soft_messages.Screen(cp.Unmasking(law().oracle()), decisions, SETTINGS)
+    screen = soft_messages.Screen(cp.run.Run(law().oracle()), decisions, SETTINGS)
     found = screen.in_every_way(40)
-    today = cp.Unmasking(law().oracle()).call(soft_screen, decisions, SETTINGS)
+    today = cp.run.Run(law().oracle()).call(soft_screen, decisions, SETTINGS)
     assert set(found) == set(soft_messages.WAYS)
     assert np.array_equal(found["today"].strength, today.strength)
     assert np.array_equal(found["today"].edges, today.edges)
@@ -31,7 +31,7 @@ def test_reading_as_today_is_the_soft_screen():
 
 
 def test_a_masked_source_has_its_own_row():
-    run = cp.Unmasking(law().oracle())
+    run = cp.run.Run(law().oracle())
     screen = soft_messages.Screen(run, cp.Streams.from_seed(1).decisions, SETTINGS)
     readings = Readings(screen.coordinates, screen.residual, screen.sources.num_levels)
     screen.submit(readings, 40)

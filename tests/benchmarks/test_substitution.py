@@ -9,7 +9,7 @@ from counterprobe.discovery.soft import SoftFindings, SoftSettings
 
 
 def screen(oracle: cp.Oracle, estimator: str, **settings: object) -> SoftFindings:
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     found = estimate(run, cp.Streams(1, 0).decisions, SoftSettings(**settings), estimator)
     assert run.ledger.probes == found.num_probes <= settings["probes"]
     np.testing.assert_array_equal(found.strength, found.strength.T)

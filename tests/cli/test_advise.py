@@ -60,7 +60,7 @@ def test_the_record_is_what_python_returns(structure):
         seed=7,
     )
     expected = advice.as_dict()
-    recognising = cp.discovery.check_oracle(found, oracle).total
+    recognising = cp.discovery.check_oracle(found, oracle).evaluations
     assert recognising > 0
     assert record["measuring"] == expected["measuring"] + recognising + measured
     for name in ("count", "target_kl", "use", "batches", "break_even", "options", "says"):

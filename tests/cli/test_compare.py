@@ -26,16 +26,16 @@ def test_every_sampler_is_set_against_the_others():
     for entry in content["samplers"]:
         mine = [r for r in content["records"] if r["sampler"] == entry["sampler"]]
         assert len(mine) == content["runs"] == entry["completed"] == 2
-        assert entry["submissions"] == sum(r["total"] for r in mine) / 2
+        assert entry["evaluations"] == sum(r["total"] for r in mine) / 2
         sampler = SAMPLERS[entry["sampler"]]().informed_by(law)
         assert entry["exact"] == sampler.exact_for(40)
-        assert entry["rights"] == sampler.rights.names()
+        assert entry["needs"] == sampler.needs.names()
         for record in mine:
-            run = cp.Unmasking(law.oracle())
+            run = cp.run.Run(law.oracle())
             again = sampler(run, cp.Streams(record["decision_seed"], record["commit_seed"]))
-            assert again.ledger.total == record["total"]
+            assert again.ledger.evaluations == record["total"]
             found = batch_kl(law, again).value
-            if again.rights & (cp.Right.VERIFY | cp.Right.REMASK):
+            if again.used & (cp.Need.VERIFY | cp.Need.REMASK):
                 assert record["batch_kl"] is None
                 assert math.isnan(found)
             else:
@@ -45,15 +45,15 @@ def test_every_sampler_is_set_against_the_others():
 def test_rules_that_select_after_the_reply_show_both_totals():
     content = json_of("--n", 30, "--samplers", "threshold,random-balanced,punt", "--runs", 1)
     threshold, balanced, punt = content["samplers"]
-    assert threshold["submissions_without_rights"] == 2 * threshold["submissions"]
-    assert balanced["submissions_without_rights"] == balanced["submissions"]
-    assert punt["submissions_without_rights"] == punt["submissions"] + punt["commits"]
+    assert threshold["evaluations_without_selection"] == 2 * threshold["evaluations"]
+    assert balanced["evaluations_without_selection"] == balanced["evaluations"]
+    assert punt["evaluations_without_selection"] == punt["evaluations"] + punt["commits"]
     law = cp.families.path(30, target_seed=196)
     bare = SAMPLERS["threshold"]()(
-        cp.Unmasking(law.oracle(), rights=cp.Right.NONE), cp.Streams.from_seed(1)
+        cp.run.Run(law.oracle(), allowed=cp.Need.NONE), cp.Streams.from_seed(1)
     )
-    assert bare.ledger.total == threshold["submissions_without_rights"]
-    assert bare.ledger.depth == threshold["depth_without_rights"]
+    assert bare.ledger.evaluations == threshold["evaluations_without_selection"]
+    assert bare.ledger.stages == threshold["stages_without_selection"]
 
 
 def test_the_table_fits_eighty_columns_and_names_everything():
@@ -79,7 +79,7 @@ def test_every_width_has_whole_words_and_whole_names(width):
     for name in ("information-curve", "one-batch", "punt", "random-balanced"):
         assert [line for line in lines if line.split()[:1] == [name]], name
     words = result.stdout.split("information-curve")[0].split()
-    for heading in ("sampler", "total", "depth", "batch", "KL"):
+    for heading in ("sampler", "total", "stages", "batch", "KL"):
         assert heading in words
     hidden = {"commits", "exact"} - set(words)
     assert (hidden == set()) == (width >= 100)
@@ -117,11 +117,11 @@ def test_a_plot_sweeps_every_knob(tmp_path, suffix):
     assert list(sweeps) == names.split(",")
     batches = [point["settings"]["batches"] for point in sweeps["random-balanced"]]
     assert batches == [1, 2, 4, 8, 16]
-    assert [point["submissions"] for point in sweeps["random-balanced"]] == batches
+    assert [point["evaluations"] for point in sweeps["random-balanced"]] == batches
     assert len(sweeps["centroid-layers"]) == 1
     if suffix == "svg":
         text = plot.read_text()
-        assert "submissions" in text and "batch KL" in text
+        assert "evaluations" in text and "batch KL" in text
 
 
 def test_an_infeasible_sampler_is_listed_with_its_reason():
@@ -248,8 +248,8 @@ def test_what_samplers_would_take_on_a_model_follows_from_their_ledgers():
     for entry in content["samplers"]:
         one = content["seconds_on_model"].get(entry["sampler"])
         if one is not None:
-            assert one["alone"] == entry["submissions"] / 4
-            assert one["by_stage"] == entry["depth"] / 4
+            assert one["alone"] == entry["evaluations"] / 4
+            assert one["by_stage"] == entry["stages"] / 4
             assert one["own"] == entry["seconds"]
     assert "evaluation_ms" not in json_of(*words)
     shown = " ".join(invoke(*words, "--evaluation-ms", 250).stdout.split())

@@ -46,7 +46,7 @@ def test_every_sampler_is_drawn_and_measured_as_by_hand(content, task):
     ):
         batch = cp.infill(oracle, sampler=sampler, count=4, seed=5, orders="fresh", progress=False)
         assert entry["texts"] == template.texts(batch.sequences)
-        assert entry["evaluations"] == batch.ledger.total / 4
+        assert entry["evaluations"] == batch.ledger.evaluations / 4
         assert entry["tokens_per_forward"] == batch.tokens_per_forward
         reference = [model.template(text).given for text in content["reference"]["texts"]]
         quality = assess(oracle, batch, np.stack(reference), seed=5).as_dict()
@@ -66,7 +66,7 @@ def test_what_was_asked_for_is_in_the_file(content):
     assert sequential["batch_kl"] == 0
     assert balanced["batch_kl"] > 0
     assert balanced["evaluations"] == maskgit["evaluations"] == 2
-    assert maskgit["evaluations_without_rights"] == 4
+    assert maskgit["evaluations_without_selection"] == 4
     assert "biases the output" in maskgit["notes"][0]
 
 

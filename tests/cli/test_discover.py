@@ -50,11 +50,11 @@ def test_the_edges_of_a_law_are_certified_and_kept(tmp_path):
     assert sorted(map(sorted, kept.edges.tolist())) == sorted(map(sorted, law.edges.tolist()))
     assert kept.edges.tolist() == found.edges.tolist()
     assert record["target"] == "path"
-    assert record["total"] == found.ledger.total
+    assert record["total"] == found.ledger.evaluations
     assert record["edges"] == 15
     said = shown(*PATH, "--seed", 3)
     assert said.startswith("path, certified positions 16 edges 15 unresolved positions 0")
-    assert f"evaluations {found.ledger.total}" in said
+    assert f"evaluations {found.ledger.evaluations}" in said
 
 
 def test_an_edge_list_is_a_law_too(tmp_path):
@@ -69,7 +69,7 @@ def test_strengths_of_a_law_are_found_softly():
     oracle = cp.families.build("path", 16, 196).oracle()
     found = cp.discover(oracle, cp.Streams.from_seed(1), mode="soft", probes=64)
     assert record["kind"] == "soft"
-    assert record["total"] == found.ledger.total
+    assert record["total"] == found.ledger.evaluations
     assert record["total_strength"] == found.summary()["total_strength"]
     said = shown(*SOFT_PATH)
     assert said.startswith("path, soft positions masked 16")
@@ -211,9 +211,9 @@ STANDING_STILL = """
 import sys, time
 from counterprobe.cli.main import main
 from counterprobe.run import Stream
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.run import Run
 
-plain, left = Unmasking.perform, [int(sys.argv.pop(1))]
+plain, left = Run.perform, [int(sys.argv.pop(1))]
 
 def perform(run, request):
     reply = yield from plain(run, request)
@@ -223,7 +223,7 @@ def perform(run, request):
         time.sleep(300)
     return reply
 
-Unmasking.perform = perform
+Run.perform = perform
 sys.exit(main())
 """
 
@@ -256,21 +256,21 @@ def test_what_was_found_before_ctrl_c_is_kept(tmp_path, method):
         assert 0 < found.num_probes < found.ledger.probes
     # The same command goes on with the replies that were kept, and pays for none of them again.
     whole = record_of(*words)
-    assert whole["faults"]["replayed"] == found.ledger.total
+    assert whole["faults"]["replayed"] == found.ledger.evaluations
     assert whole["faults"]["asked"] > 0
     assert whole["total"] == whole["faults"]["replayed"] + whole["faults"]["asked"]
     assert method == "soft" or (whole["unresolved"], whole["edges"]) == (0, 299)
 
 
 def test_where_nothing_is_to_be_kept_ctrl_c_says_how_it_would_be(monkeypatch):
-    plain = cp.Unmasking.perform
+    plain = cp.run.Run.perform
 
     def perform(run, request):
         if isinstance(request, Stream):
             raise KeyboardInterrupt
         return plain(run, request)
 
-    monkeypatch.setattr(cp.Unmasking, "perform", perform)
+    monkeypatch.setattr(cp.run.Run, "perform", perform)
     result = invoke(*PATH, "--mode", "exact")
     assert result.exit_code == 130
     assert result.stderr.strip().endswith("--out would have kept what was found")

@@ -141,7 +141,7 @@ def test_a_log_is_begun_gone_on_with_and_refused_for_another_run(tmp_path):
     assert 'its oracle is "sapiens-heavy"' in refused(*light, "--checkpoint", log)
     assert log.read_bytes() == before
     shown = invoke(*SHORT, "--checkpoint", log)
-    assert shown.exit_code == 0 and "submissions replayed" in shown.stdout
+    assert shown.exit_code == 0 and "evaluations replayed" in shown.stdout
     text = tmp_path / "notes.txt"
     text.write_text("mine")
     assert "is not a checkpoint" in refused(*SHORT, "--checkpoint", text)
@@ -300,7 +300,7 @@ def test_an_oracle_that_is_not_frozen_is_seen(wrapped):
     assert "is not frozen: asked a second time for state" in result.stderr
 
 
-def test_second_submissions_are_counted():
+def test_second_evaluations_are_counted():
     words = ("discover", "--family", "path", "--n", 20, "--recheck", 0.1)
     summary = record_of(*words)
     repeated = summary["faults"]["repeated"]

@@ -66,8 +66,8 @@ def test_the_record_is_what_python_returns():
     assert record["texts"] == list(drawn.texts)
     assert record["log_probs"] == drawn.log_probs.tolist()
     assert record["log_likelihoods"] == drawn.log_likelihoods.tolist()
-    assert record["measuring"] == drawn.measuring.total
-    assert record["total"] == drawn.ledger.total == 3 * 4
+    assert record["measuring"] == drawn.measuring.evaluations
+    assert record["total"] == drawn.ledger.evaluations == 3 * 4
     assert len(set(record["texts"])) > 1
 
 
@@ -137,7 +137,7 @@ def test_a_structure_sets_the_number_of_batches(structure):
         model_options=CPU, progress=False,
     )  # fmt: skip
     assert record["texts"] == list(drawn.texts)
-    assert record["total"] == drawn.ledger.total > 3 * 2, "recognising it is charged too"
+    assert record["total"] == drawn.ledger.evaluations > 3 * 2, "recognising it is charged too"
     settled = record_of(*BASE, "--structure", structure, "--set", "batches=2", "--count", 3)
     assert settled["texts"] == record["texts"]
 
@@ -168,13 +168,13 @@ def test_top_k_lists_joint_completions_beside_independent_ones():
     found = cp.fill_mask("sapiens-heavy", text, top_k=3, model_options=CPU)
     assert record["positions"] == [3, 5]
     assert record["exhaustive"] is True
-    assert record["total"] == found.ledger.total
+    assert record["total"] == found.ledger.evaluations
     for name in ("ranked", "independent"):
         assert [one["text"] for one in record[name]] == [one.text for one in getattr(found, name)]
     joints = [one["log_joint"] for one in record["ranked"]]
     assert joints == sorted(joints, reverse=True)
     result = invoke(*MODEL, "--sequence", text, "--top-k", 3)
-    assert f"likeliest together ({found.ledger.total} evaluations)" in result.stdout
+    assert f"likeliest together ({found.ledger.evaluations} evaluations)" in result.stdout
     assert result.stdout.count(found[0].text) >= 1
 
 
@@ -191,7 +191,7 @@ def test_a_beam_says_that_it_is_one():
         ["--set", "gamma=1"],
         ["--count", 2],
         ["--temperature", 0.5],
-        ["--max-submissions", 9],
+        ["--max-evaluations", 9],
         ["--likelihood-orders", 1],
         ["--trace", "run.json"],
     ],
@@ -306,7 +306,7 @@ def test_more_designs_of_the_same_task_are_added(drawn_file, tmp_path):
     file = tmp_path / drawn_file.name
     file.write_bytes(drawn_file.read_bytes())
     rule = ("--sampler", "spread", "--set", "batches=2")
-    result = invoke(*BASE, *rule, "--out", file, "--append", "--count", 3, "--max-submissions", 99)
+    result = invoke(*BASE, *rule, "--out", file, "--append", "--count", 3, "--max-evaluations", 99)
     assert result.exit_code == 0 and result.stdout.splitlines()[-1] == f"Wrote {file}."
     assert file.read_bytes().startswith(drawn_file.read_bytes())
     assert file.read_text().count("design_") == 3
@@ -369,7 +369,7 @@ def test_force_leaves_the_file_alone_where_no_design_is_finished(tmp_path):
     file = tmp_path / "designs.fasta"
     file.write_text(">precious\nEVQ\n")
     result = invoke(
-        *BASE, "--sampler", "sequential", "--max-submissions", 2, "--out", file, "--force"
+        *BASE, "--sampler", "sequential", "--max-evaluations", 2, "--out", file, "--force"
     )
     assert result.exit_code == 3 and "Wrote" not in result.stdout
     assert file.read_text() == ">precious\nEVQ\n"
@@ -542,11 +542,11 @@ def test_several_backbones_are_designed_by_their_names(tmp_path):
 
 def test_a_budget_stops_it_and_nothing_is_shown_that_looks_like_a_design(tmp_path):
     file = tmp_path / "designs.fasta"
-    arguments = (*BASE, "--sampler", "sequential", "--count", 2, "--max-submissions", 2)
+    arguments = (*BASE, "--sampler", "sequential", "--count", 2, "--max-evaluations", 2)
     result = invoke(*arguments, "--likelihood-orders", 1, "--out", file)
     assert result.exit_code == 3
     (line,) = result.stderr.splitlines()
-    assert "2 of 2 stopped: max_submissions is 2" in line
+    assert "2 of 2 stopped: max_evaluations is 2" in line
     assert line.endswith(f"{file} has none of them") and not file.exists()
     assert "nan" not in result.stdout
     assert "SGG" not in result.stdout and "auto chose" not in result.stdout

@@ -80,7 +80,7 @@ def test_json_is_plain(capsys):
         "nan": math.nan,
         "nans": np.array([1.0, math.nan]),
         "pair": (1, "two"),
-        "nested": {"right": cp.Right.VERIFY, 3: True},
+        "nested": {"right": cp.Need.VERIFY, 3: True},
         "infinite": math.inf,
     }
     output.write_json("-", content)
@@ -151,7 +151,7 @@ def test_a_table_shows_numbers_with_separators(capsys):
 
 
 def progress_of(committed: int) -> cp.run.Progress:
-    run = cp.Unmasking(cp.families.path(4, 1).oracle())
+    run = cp.run.Run(cp.families.path(4, 1).oracle())
     run.begin(cp.Streams(1, 2))
     for position in range(committed):
         run.do(Commit([position]))
@@ -166,7 +166,7 @@ def test_an_unwatched_run_says_once_that_it_is_still_going(capsys, monkeypatch):
     captured = capsys.readouterr()
     assert captured.out == ""
     (line,) = captured.err.splitlines()
-    assert line == "counterprobe: packed: still running, 1 of 4 masks committed, 1 submission"
+    assert line == "counterprobe: packed: still running, 1 of 4 masks committed, 1 evaluation"
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_an_unwatched_search_says_how_far_it_is(capsys, monkeypatch, standing, s
     with output.run_progress("discover") as update:
         update(replace(progress_of(0), standing=cp.run.Standing(*standing)))
     line = capsys.readouterr().err.strip()
-    assert line == f"counterprobe: discover: still running, {said}, 0 submissions"
+    assert line == f"counterprobe: discover: still running, {said}, 0 evaluations"
 
 
 def test_a_short_run_says_nothing(capsys):

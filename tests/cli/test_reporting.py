@@ -48,7 +48,7 @@ def page(tmp_path) -> Path:
 
 def test_a_comparison_says_what_is_cheapest_and_how_it_came_about(page):
     said = report_of(page, *COMPARE)
-    assert "sequential took the fewest submissions, 20. Of those that took fewer" in said
+    assert "sequential took the fewest evaluations, 20. Of those that took fewer" in said
     assert "path, N = 20, V = 2,048, mean of 1 run" in said
     for part in ("one-batch", "spread", "To make this again", "Options that were set", "--n 20"):
         assert part in said, part

@@ -109,7 +109,7 @@ def test_one_run_of_many_is_named(tmp_path):
     records[2]["total"] += 1
     edit(file, records=records)
     outcome = record_of("reproduce", file, code=1)
-    assert list(outcome["differences"]) == ["records[2].total"]
+    assert list(outcome["differences"]) == ["records[2].evaluations"]
 
 
 def test_seconds_and_versions_stand_apart(tmp_path):

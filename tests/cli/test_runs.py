@@ -57,7 +57,7 @@ def test_a_run_that_costs_more_than_its_positions_says_so_before():
     result = invoke("sample", "--n", 29, "--sampler", "lookum")
     assert result.exit_code == 0
     assert "counterprobe: note: lookum will make about " in result.stderr
-    assert " submissions or more for 29 positions; one at a time would take 29\n" in result.stderr
+    assert " evaluations or more for 29 positions; one at a time would take 29\n" in result.stderr
 
 
 def test_a_run_that_will_not_screen_says_so_once():
@@ -75,28 +75,28 @@ def test_a_run_that_will_not_screen_says_so_once():
 def test_what_is_foreseen_is_about_what_is_charged(name, length):
     law = cp.families.path(length, target_seed=196)
     sampler = SAMPLERS[name]()
-    foreseen = sampler.foreseen_submissions(length, law.vocab_size)
-    total = sampler(cp.Unmasking(law.oracle()), cp.Streams.from_seed(1)).ledger.total
+    foreseen = sampler.foreseen_evaluations(length, law.vocab_size)
+    total = sampler(cp.run.Run(law.oracle()), cp.Streams.from_seed(1)).ledger.evaluations
     assert foreseen / 3 < total < 3 * foreseen
 
 
 def test_discovery_is_foreseen_from_below_and_a_refusal_not_at_all():
     law = cp.families.path(60, target_seed=196)
     for screen in (Compressed(), Compressed(assume="generic"), Compressed(method="regression")):
-        total = screen(cp.Unmasking(law.oracle()), cp.Streams.from_seed(1)).ledger.total
-        assert total / 3 < screen.foreseen_submissions(60, 2048) < total
-    assert Compressed(method="regression").foreseen_submissions(60, 2048) > 60
-    assert PackedTheory().foreseen_submissions(64, 2048) is None
-    assert Packed(num_colors=2).foreseen_submissions(64, 2048) is None
-    assert Packed().foreseen_submissions(512, 2048) is None  # one at a time in place of a screen
+        total = screen(cp.run.Run(law.oracle()), cp.Streams.from_seed(1)).ledger.evaluations
+        assert total / 3 < screen.foreseen_evaluations(60, 2048) < total
+    assert Compressed(method="regression").foreseen_evaluations(60, 2048) > 60
+    assert PackedTheory().foreseen_evaluations(64, 2048) is None
+    assert Packed(num_colors=2).foreseen_evaluations(64, 2048) is None
+    assert Packed().foreseen_evaluations(512, 2048) is None  # one at a time in place of a screen
     shared = Packed(shared_by=100)
-    total = shared(cp.Unmasking(law.oracle()), cp.Streams.from_seed(1)).ledger.total
-    assert total / 3 < shared.foreseen_submissions(60, 2048) < 3 * total
+    total = shared(cp.run.Run(law.oracle()), cp.Streams.from_seed(1)).ledger.evaluations
+    assert total / 3 < shared.foreseen_evaluations(60, 2048) < 3 * total
     feasible = PackedTheory(epsilon=0.9, edge_signal=0.9, tail_tolerance=0.5)
-    assert feasible.foreseen_submissions(100, 2048) > 10**5
+    assert feasible.foreseen_evaluations(100, 2048) > 10**5
 
 
-def test_what_saves_submissions_is_not_commented_on(capsys):
+def test_what_saves_evaluations_is_not_commented_on(capsys):
     quiet = set(SAMPLERS) - {"packed", "compressed", "packed-theory", "lookum", "info-gain"}
     law = cp.families.path(40, target_seed=196)
     runs.say_costs([SAMPLERS[name]() for name in quiet - {"remdm"}], law)

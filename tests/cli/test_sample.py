@@ -27,7 +27,7 @@ FIELDS = {
     "probes": int,
     "commits": int,
     "total": int,
-    "depth": int,
+    "stages": int,
     "tokens_per_forward": float,
     "rights": list,
     "batch_kl": float,
@@ -60,7 +60,7 @@ def test_the_record_has_every_field():
     for name, kind in FIELDS.items():
         assert isinstance(record[name], kind), name
     assert record["total"] == record["preprocessing"] + record["probes"] + record["commits"] == 4
-    assert record["depth"] == 4
+    assert record["stages"] == 4
     assert (record["family"], record["n"], record["vocab"]) == ("path", 40, 2048)
     assert (record["sampler"], record["settings"]) == (
         "random-balanced",
@@ -75,7 +75,7 @@ def test_the_record_is_what_python_returns(tmp_path):
     sampler = ("--sampler", "random-balanced", "--set", "batches=5")
     record = record_of(*options, *sampler, "--kl-draws", 64)
     law = cp.families.build("random-forest", 48, 7)
-    result = RandomBalanced(5)(cp.Unmasking(law.oracle()), cp.Streams.from_seed(9))
+    result = RandomBalanced(5)(cp.run.Run(law.oracle()), cp.Streams.from_seed(9))
     measured = batch_kl(law, result, draws=64)
     assert record["batch_kl"] == measured.value
     assert record["batch_kl_se"] == measured.standard_error
@@ -125,14 +125,14 @@ def test_the_table_says_what_it_cost():
     assert result.exit_code == 0
     for text in ("random-balanced on path, N = 40, V = 2,048", "batch KL", "completed"):
         assert text in result.stdout
-    assert re.search(r"total submissions +4\n", result.stdout)
+    assert re.search(r"total evaluations +4\n", result.stdout)
     assert re.search(r"rows read +40\n", result.stdout)
 
 
 def test_a_file_gets_the_same_record(tmp_path):
     file = tmp_path / "run.json"
     result = invoke("--n", 20, "--json", file)
-    assert "total submissions" in result.stdout  # the table is still printed
+    assert "total evaluations" in result.stdout  # the table is still printed
     assert result.exit_code == 0
     written, printed = json.loads(file.read_text()), record_of("--n", 20)
     for record in (written, printed):
@@ -306,9 +306,9 @@ def test_an_interrupted_run_is_exit_code_130(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cap_on_submissions_stops_before_it_and_says_what_was_paid(tmp_path):
+def test_a_cap_on_evaluations_stops_before_it_and_says_what_was_paid(tmp_path):
     file = tmp_path / "run.json"
-    result = invoke("--n", 40, "--max-submissions", 10, "--json", file)
+    result = invoke("--n", 40, "--max-evaluations", 10, "--json", file)
     assert result.exit_code == 1
     assert "stopped: " in result.stderr
     record = json.loads(file.read_text())

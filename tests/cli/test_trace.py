@@ -56,8 +56,8 @@ def test_sample_writes_a_trace_with_its_ledger_tokens_and_batch_kl(tmp_path, mon
     said = done(*arguments).stdout
     assert f"Wrote {files['trace']}." in said.replace("\n", "")
     record, trace = json.loads(files["run"].read_text()), load_trace(files["trace"])
-    assert {key: trace.end["ledger"][key] for key in ("probes", "commits", "total", "depth")} == {
-        key: record[key] for key in ("probes", "commits", "total", "depth")
+    assert {key: trace.end["ledger"][key] for key in ("probes", "commits", "total", "stages")} == {
+        key: record[key] for key in ("probes", "commits", "total", "stages")
     }
     assert trace.end["batch_kl"] == pytest.approx(record["batch_kl"])
     assert trace.end["batch_kl"] > 0

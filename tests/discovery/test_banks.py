@@ -28,7 +28,7 @@ def fixed_oracle(marginals, **options) -> cp.CallableOracle:
 
 
 def banks_of(marginals, threshold: float, row_error: float = 0.0, **options) -> Banks:
-    return cp.Unmasking(fixed_oracle(marginals), **options).call(read_banks, threshold, row_error)
+    return cp.run.Run(fixed_oracle(marginals), **options).call(read_banks, threshold, row_error)
 
 
 def bank(banks: Banks, position: int) -> list[int]:
@@ -237,9 +237,9 @@ def test_given_positions_have_no_bank():
 
 
 def test_reading_banks_is_the_one_preprocessing_readout():
-    run = cp.Unmasking(fixed_oracle(paper_marginals()))
+    run = cp.run.Run(fixed_oracle(paper_marginals()))
     run.call(read_banks, 0.3, 0.0)
-    assert run.ledger.preprocessing == run.ledger.total == run.ledger.depth == 1
+    assert run.ledger.preprocessing == run.ledger.evaluations == run.ledger.stages == 1
     with pytest.raises(ValueError, match="already preprocessed"):
         run.call(read_banks, 0.3, 0.0)
 

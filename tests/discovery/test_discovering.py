@@ -111,7 +111,7 @@ def test_a_screen_in_vain_leaves_a_whole_trace_that_says_why(tmp_path, lying):
 
 
 def _counts(ledger: dict[str, int]) -> dict[str, int]:
-    sums = ("noncommit", "total", "total_without_rights")
+    sums = ("noncommit", "total", "evaluations_without_selection")
     return {name: count for name, count in ledger.items() if name not in sums}
 
 
@@ -140,7 +140,7 @@ def test_too_little_to_screen_is_told_as_nothing(tmp_path, law, mode):
     given[5] = cp.MASK
     trace, found = told(tmp_path, law.oracle(), mode=mode, given=given)
     assert not events(trace, "preprocess") and not events(trace, "probe")
-    assert trace.end["ledger"]["total"] == found.ledger.total == 0
+    assert trace.end["ledger"]["total"] == found.ledger.evaluations == 0
 
 
 # ----- Progress, and Ctrl-C ------------------------------------------------------------------
@@ -159,7 +159,7 @@ def test_a_search_says_its_stage_what_it_has_resolved_and_the_time_left(method):
     assert heard[-1].ledger == found.ledger
     # A sampler that commits afterwards says how much of it is committed.
     heard.clear()
-    run = cp.Unmasking(law.oracle(), on_event=cp.run.Listener(heard.append, cp.run.Progress))
+    run = cp.run.Run(law.oracle(), on_event=cp.run.Listener(heard.append, cp.run.Progress))
     cp.samplers.Compressed(method=method)(run, STREAMS)
     assert heard[-1].standing is None and heard[-1].committed == 200
     assert any(now.standing is not None for now in heard)

@@ -124,7 +124,7 @@ def nodes():
 def screened(oracle, watch=None):
     """Run the packed sampler, whose first screen is one long stage."""
     sampler = cp.samplers.Packed(num_colorings=6, num_colors=4)
-    result = sampler(cp.Unmasking(oracle, on_event=watch), cp.Streams(3, 4))
+    result = sampler(cp.run.Run(oracle, on_event=watch), cp.Streams(3, 4))
     assert result.tokens is not None
     return result
 
@@ -134,7 +134,7 @@ def killed_in_a_stage(nodes):
     seen = []
 
     def watch(progress):
-        seen.append(progress.ledger.total)
+        seen.append(progress.ledger.evaluations)
         if progress.ledger.probes > 40:
             nodes.kill()
 
@@ -143,7 +143,7 @@ def killed_in_a_stage(nodes):
             result = screened(oracle, cp.run.Listener(watch, cp.run.Progress))
             assert nodes.second is None
             assert oracle.num_lost >= 1
-            assert oracle.num_evaluated == result.ledger.total
+            assert oracle.num_evaluated == result.ledger.evaluations
     return result
 
 
@@ -209,7 +209,7 @@ def test_an_exception_inside_an_actor_has_the_oracles_own_message(whole):
     states[:, 0] = 1
     with RayCluster(whole, workers=1) as engine, ShardedOracle(engine, make) as oracle:
         with pytest.raises(cp.OracleError, match="has no answer for token 1"):
-            cp.Unmasking(oracle).do(cp.run.Probe(states, [4]))
+            cp.run.Run(oracle).do(cp.run.Probe(states, [4]))
     with RayCluster(whole, workers=1) as engine:
         with pytest.raises(ValueError, match="there is no such model, got 'nothing'"):
             ShardedOracle(engine, engine_jobs.make_nothing)

@@ -152,15 +152,15 @@ def test_it_is_an_oracle_that_keeps_the_contract(sharded):
 )
 def test_samplers_draw_the_same_and_are_charged_the_same(sharded, sampler):
     streams = cp.Streams(3, 4)
-    run = cp.Unmasking(sharded, record=cp.run.Level.STRUCTURE)
-    alone = cp.Unmasking(LAW.oracle(), record=cp.run.Level.STRUCTURE)
+    run = cp.run.Run(sharded, record=cp.run.Level.STRUCTURE)
+    alone = cp.run.Run(LAW.oracle(), record=cp.run.Level.STRUCTURE)
     result, expected = sampler(run, streams), sampler(alone, streams)
     np.testing.assert_array_equal(result.tokens, expected.tokens)
     assert result.ledger == expected.ledger
     for one, other in zip(run.transcript.events, alone.transcript.events, strict=True):
-        assert (one.operation, one.submissions, one.rows_read) == (
+        assert (one.operation, one.evaluations, one.rows_read) == (
             other.operation,
-            other.submissions,
+            other.evaluations,
             other.rows_read,
         )
         np.testing.assert_array_equal(one.fingerprints, other.fingerprints)
@@ -170,7 +170,7 @@ def test_samplers_draw_the_same_and_are_charged_the_same(sharded, sampler):
 def test_a_budget_ends_a_stage_where_it_would_in_one_process(sharded, budget):
     sampler = cp.samplers.Packed(num_colorings=8, num_colors=4)
     results = [
-        sampler(cp.Unmasking(oracle, max_submissions=budget), cp.Streams(1, 2))
+        sampler(cp.run.Run(oracle, max_evaluations=budget), cp.Streams(1, 2))
         for oracle in (sharded, LAW.oracle())
     ]
     assert results[0].ledger == results[1].ledger
@@ -179,9 +179,9 @@ def test_a_budget_ends_a_stage_where_it_would_in_one_process(sharded, budget):
 
 def test_what_is_submitted_is_counted_once_by_the_replicas_too(sharded):
     before = sharded.num_evaluated
-    run = cp.Unmasking(sharded)
+    run = cp.run.Run(sharded)
     cp.samplers.Packed(num_colorings=4, num_colors=4)(run, cp.Streams(5, 6))
-    assert sharded.num_evaluated - before == run.ledger.total
+    assert sharded.num_evaluated - before == run.ledger.evaluations
 
 
 # ----- Faults -------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def probing_run(oracle, mark=None):
     states[:, 5:9] = cp.MASK
     if mark is not None:
         states[13, 0] = mark
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     rows = run.do(Probe(states, np.arange(5, 9))).rows
     return rows, run.ledger
 
@@ -205,7 +205,7 @@ def test_a_dead_replica_is_asked_elsewhere_and_counted_once(tmp_path):
     with ShardedOracle(Processes(2), make, batch_size=4) as oracle:
         rows, ledger = probing_run(oracle, mark=1)
         assert oracle.num_lost == 1
-        assert oracle.num_evaluated == ledger.total == 30
+        assert oracle.num_evaluated == ledger.evaluations == 30
         assert len(set(multiprocessing.active_children()) - before) >= 1
     assert set(multiprocessing.active_children()) <= before  # closing ends the replicas
     expected, alone = probing_run(LAW.oracle(), mark=1)
@@ -220,7 +220,7 @@ def test_a_replica_that_hangs_is_asked_elsewhere_and_counted_once(tmp_path):
     with ShardedOracle(Processes(2, task_seconds=15.0), make, batch_size=4) as oracle:
         rows, ledger = probing_run(oracle, mark=1)
         assert oracle.num_lost == 1
-        assert oracle.num_evaluated == ledger.total == 30
+        assert oracle.num_evaluated == ledger.evaluations == 30
     expected, alone = probing_run(LAW.oracle(), mark=1)
     same_rows(rows, expected)
     assert ledger == alone
@@ -281,8 +281,8 @@ def test_a_users_function_is_sharded_with_its_rows_checked():
     make = partial(cp.CallableOracle, engine_jobs.smoothed, length=5, vocab_size=4)
     with ShardedOracle(InProcess(), make, batch_size=2) as oracle:
         assert not oracle.info.trusted
-        result = cp.samplers.Sequential()(cp.Unmasking(oracle), cp.Streams(1, 2))
-    alone = cp.samplers.Sequential()(cp.Unmasking(make()), cp.Streams(1, 2))
+        result = cp.samplers.Sequential()(cp.run.Run(oracle), cp.Streams(1, 2))
+    alone = cp.samplers.Sequential()(cp.run.Run(make()), cp.Streams(1, 2))
     np.testing.assert_array_equal(result.tokens, alone.tokens)
 
 

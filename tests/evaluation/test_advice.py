@@ -41,7 +41,7 @@ def test_structure_is_advised_where_it_pays():
     assert best.way == "planned" and best.batches == 3
     assert (best.way, best.batches) in {(p.way, p.batches) for p in advice.table.prices}
     assert best.measured.interval[1] <= 0.3
-    assert best.cost(1000) == found.ledger.total + 3000
+    assert best.cost(1000) == found.ledger.evaluations + 3000
     assert advice.break_even is not None and not advice.stopped
     assert "use planned with 3 batches" in str(advice) and "at 95%" in str(advice)
     few = cp.evaluation.advise(law, found, 1, target_kl=0.3, seed=1)
@@ -91,7 +91,7 @@ def test_a_budget_of_evaluations_is_kept_and_said(counted):
     for most in (0, 40, 400):
         asked = counted(law)
         advice = advise(asked, found, 10, max_evaluations=most)
-        assert asked.states <= most and advice.table.ledger.total <= most
+        assert asked.states <= most and advice.table.ledger.evaluations <= most
         assert advice.best.way == "sequential" and advice.best.cost(10) == 60
         if most < 400:
             assert f"the budget of {most} evaluations ended" in advice.stopped
@@ -103,7 +103,7 @@ def test_what_was_shown_before_a_budget_ended_is_recommended():
     law = law_of("chains")
     found = found_in(law)
     whole = advise(law, found, 1000, target_kl=0.3, seed=1)
-    paid = sum(p.measured.ledger.total for p in whole.table.of("planned"))
+    paid = sum(p.measured.ledger.evaluations for p in whole.table.of("planned"))
     short = advise(law, found, 1000, target_kl=0.3, max_evaluations=paid + 50, seed=1)
     assert (short.best.way, short.best.batches) == ("planned", 3)
     assert short.stopped

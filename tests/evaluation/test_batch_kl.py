@@ -31,7 +31,7 @@ def coupled() -> cp.ForestLaw:
 
 
 def test_a_run_is_measured_along_its_own_batches(coupled):
-    result = RandomBalanced(6)(cp.Unmasking(coupled.oracle()), STREAMS)
+    result = RandomBalanced(6)(cp.run.Run(coupled.oracle()), STREAMS)
     measured = batch_kl(coupled, result, draws=300, seed=5)
     by_hand = batch_kl_of_batches(coupled, result.tokens, result.batches, draws=300, seed=5)
     assert measured.value == by_hand.value > 0
@@ -42,7 +42,7 @@ def test_given_context_is_part_of_the_history():
     case = draw_case(2)
     law = case.parts.law
     given = np.where(np.arange(law.length) % 3 == 0, case.tokens, cp.MASK)
-    result = OneBatch()(cp.Unmasking(law.oracle(), given=given), STREAMS)
+    result = OneBatch()(cp.run.Run(law.oracle(), given=given), STREAMS)
     exact = enumerate_kl(case.parts.table, result.tokens, result.batches, given)
     measured = batch_kl(law, result)
     assert_measured(measured, exact)
@@ -53,9 +53,9 @@ def test_given_context_is_part_of_the_history():
 def test_measuring_asks_the_oracle_nothing(coupled, counted):
     oracle = counted(coupled.oracle())
     named = oracle.declaring(name=coupled.oracle().name)
-    result = RandomBalanced(5)(cp.Unmasking(named), STREAMS)
+    result = RandomBalanced(5)(cp.run.Run(named), STREAMS)
     asked, ledger = oracle.calls, result.ledger
-    assert asked == ledger.total == 5
+    assert asked == ledger.evaluations == 5
     assert batch_kl(coupled, result).value > 0
     assert oracle.calls == asked
     assert result.ledger == ledger
@@ -63,7 +63,7 @@ def test_measuring_asks_the_oracle_nothing(coupled, counted):
 
 def test_the_oracle_of_a_noisy_run_must_be_named(coupled, uniform_oracle):
     oracle = uniform_oracle(64, 2048, name="uniform model")
-    result = RandomBalanced(4)(cp.Unmasking(oracle), STREAMS)
+    result = RandomBalanced(4)(cp.run.Run(oracle), STREAMS)
     with pytest.raises(ValueError, match=r"'uniform model', not 'exact .*'; pass .* as oracle="):
         batch_kl(coupled, result)
     with pytest.raises(ValueError, match="'uniform model', not 'another'"):
@@ -73,13 +73,13 @@ def test_the_oracle_of_a_noisy_run_must_be_named(coupled, uniform_oracle):
 
 
 def test_an_exact_run_is_not_measured_with_another_oracle(coupled, uniform_oracle):
-    result = OneBatch()(cp.Unmasking(coupled.oracle()), STREAMS)
+    result = OneBatch()(cp.run.Run(coupled.oracle()), STREAMS)
     with pytest.raises(ValueError, match="'exact random-recursive-tree', not 'callable'"):
         batch_kl(coupled, result, oracle=uniform_oracle(64, 2048))
 
 
 def test_another_law_is_refused(coupled):
-    result = OneBatch()(cp.Unmasking(coupled.oracle()), STREAMS)
+    result = OneBatch()(cp.run.Run(coupled.oracle()), STREAMS)
     with pytest.raises(ValueError, match="oracle"):
         batch_kl(cp.families.path(length=64), result)
     with pytest.raises(ValueError, match="tokens must have shape"):
@@ -105,19 +105,19 @@ def assert_not_measured(measured: BatchKL) -> None:
 
 
 def test_a_run_that_verifies_is_not_measured(coupled):
-    result = OneBatch()(cp.Unmasking(coupled.oracle()), STREAMS)
+    result = OneBatch()(cp.run.Run(coupled.oracle()), STREAMS)
     for rights in (
-        cp.Right.VERIFY,
-        cp.Right.REMASK,
-        cp.Right.VERIFY | cp.Right.SELECT_AFTER_REPLY,
+        cp.Need.VERIFY,
+        cp.Need.REMASK,
+        cp.Need.VERIFY | cp.Need.SELECT,
     ):
-        assert_not_measured(batch_kl(coupled, dataclasses.replace(result, rights=rights)))
-    selecting = dataclasses.replace(result, rights=cp.Right.SELECT_AFTER_REPLY)
+        assert_not_measured(batch_kl(coupled, dataclasses.replace(result, allowed=rights)))
+    selecting = dataclasses.replace(result, allowed=cp.Need.SELECT)
     assert batch_kl(coupled, selecting).value > 0
 
 
 def test_an_infeasible_run_is_not_measured(coupled):
-    result = Refusing()(cp.Unmasking(coupled.oracle()), STREAMS)
+    result = Refusing()(cp.run.Run(coupled.oracle()), STREAMS)
     assert result.stop is cp.StopReason.INFEASIBLE
     assert_not_measured(batch_kl(coupled, result))
 
@@ -137,7 +137,7 @@ def test_a_run_passes_with_two_standard_errors_to_spare():
 def test_the_reference_is_one_batch_and_a_sum_over_edges(family):
     law = cp.families.build(family, 120, 6)
     reference = reference_kl(law)
-    result = OneBatch()(cp.Unmasking(law.oracle()), STREAMS)
+    result = OneBatch()(cp.run.Run(law.oracle()), STREAMS)
     assert reference == batch_kl(law, result).value
     by_edges = 0.0
     for (i, j), joint in zip(law.edges, law.pair_marginals, strict=True):
@@ -217,7 +217,7 @@ def test_bad_arguments_are_refused(kind, change, message):
 
 def test_a_meter_reads_the_same_as_it_goes():
     law = cp.families.growing_stars(60, 3)
-    result = cp.samplers.RandomBalanced(7)(cp.Unmasking(law.oracle()), cp.Streams(1, 2))
+    result = cp.samplers.RandomBalanced(7)(cp.run.Run(law.oracle()), cp.Streams(1, 2))
     whole = batch_kl(law, result, draws=16, seed=4)
     meter = BatchKLMeter(law, draws=16, seed=4)
     state = np.full(60, cp.MASK, dtype=np.int32)

@@ -148,7 +148,7 @@ def assert_exactly_zero(measured: BatchKL) -> None:
 @pytest.mark.parametrize("family", ["random-forest", "caterpillar", "two-type-path"])
 def test_one_position_a_round_is_exactly_zero(family, order):
     law = cp.families.build(family, 60, 5)
-    result = Sequential(order)(cp.Unmasking(law.oracle()), STREAMS)
+    result = Sequential(order)(cp.run.Run(law.oracle()), STREAMS)
     assert_exactly_zero(batch_kl(law, result))
 
 
@@ -197,14 +197,14 @@ def test_leaves_of_a_revealed_hub_are_exactly_zero():
 
 def test_the_contract_example():
     law = cp.families.path(length=4096, target_seed=196)
-    result = Sequential()(cp.Unmasking(law.oracle()), cp.Streams(1, 2))
+    result = Sequential()(cp.run.Run(law.oracle()), cp.Streams(1, 2))
     assert cp.evaluation.batch_kl(law, result).value == 0.0
 
 
 @pytest.mark.parametrize("family", cp.families.FAMILIES)
 def test_one_product_batch_of_a_coupled_law_is_not_zero(family):
     law = cp.families.build(family, 40, 3)
-    result = OneBatch()(cp.Unmasking(law.oracle()), STREAMS)
+    result = OneBatch()(cp.run.Run(law.oracle()), STREAMS)
     assert batch_kl(law, result).value > 1e-6
 
 

@@ -191,7 +191,7 @@ def tree_run(seed: int, shape: str) -> tuple[cp.ForestLaw, cp.SampleResult]:
     """A tree of 200 positions with random tables, unmasked in twenty batches."""
     options = {"classes": 3, "tables": "random", "weight": 0.8}
     law = cp.families.build(shape, 200, seed, **options)
-    result = RandomBalanced(20)(cp.Unmasking(law.oracle()), cp.Streams(seed, seed + 1))
+    result = RandomBalanced(20)(cp.run.Run(law.oracle()), cp.Streams(seed, seed + 1))
     return law, result
 
 
@@ -254,7 +254,7 @@ def test_a_long_path_matches_transfer_matrices(num_batches):
     unary = rng.uniform(0.3, 2.0, (200, 3))
     pair = np.exp(rng.uniform(-1, 1, (199, 3, 3)))
     law = cp.ForestLaw(unary, [[i, i + 1] for i in range(199)], pair)
-    result = RandomBalanced(num_batches)(cp.Unmasking(law.oracle()), STREAMS)
+    result = RandomBalanced(num_batches)(cp.run.Run(law.oracle()), STREAMS)
     measured = batch_kl(law, result)
     expected = path_kl(unary, pair, result.tokens, result.batches)
     assert measured.num_sampled == 0

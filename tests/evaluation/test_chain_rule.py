@@ -139,7 +139,7 @@ def test_a_sample_is_the_same_whatever_is_asked_at_once(law, direction):
     for at_once in (1, 2, 5):
         again = plan_kl(oracle, plans, samples=7, at_once=at_once, **options)
         assert again.per_sample == pytest.approx(whole.per_sample, abs=1e-12)
-        assert again.ledger.total == whole.ledger.total
+        assert again.ledger.evaluations == whole.ledger.evaluations
         assert again.ledger.rows_read == whole.ledger.rows_read
     fewer = plan_kl(oracle, plans, samples=3, **options)
     assert fewer.per_sample == pytest.approx(whole.per_sample[:3], abs=1e-12)
@@ -158,7 +158,7 @@ def test_rows_of_a_torch_model_give_the_same_price(table_law, direction, kind):
 
 
 @pytest.mark.parametrize(
-    ("options", "probes", "depth"),
+    ("options", "probes", "stages"),
     [
         ({}, 4, 3),  # two batches, and two steps of the first
         ({"terms": 1}, 3, 3),
@@ -168,8 +168,8 @@ def test_rows_of_a_torch_model_give_the_same_price(table_law, direction, kind):
 def test_what_pricing_costs_is_what_was_asked(table_law, options, probes, depth):
     counted = CountingOracle(table_law.oracle())
     kl = plan_kl(counted, [[0, 1, 2], [3]], samples=6, **options)
-    assert (kl.ledger.probes, kl.ledger.depth) == (6 * probes, depth)
-    assert kl.ledger.total == counted.states
+    assert (kl.ledger.probes, kl.ledger.stages) == (6 * probes, depth)
+    assert kl.ledger.evaluations == counted.states
     assert kl.ledger.rows_read == counted.rows_read
     assert kl.ledger.commits == 0
 
@@ -184,7 +184,7 @@ def test_one_position_at_a_time_costs_no_nats(table_law):
 def test_a_plan_without_batches_is_free(table_law):
     kl = plan_kl(table_law.oracle(), [], samples=3)
     assert kl.value == 0
-    assert kl.ledger.total == 0
+    assert kl.ledger.evaluations == 0
 
 
 def test_plans_are_batches_that_were_planned(table_law):
@@ -271,9 +271,9 @@ def test_runs_are_priced_as_one_by_one(law, name, at_once):
     expected = [plain_run_kl(oracle, run, k, 8) for k, run in enumerate(batch.results)]
     assert kl.per_sample == pytest.approx(expected, abs=1e-12)
     assert kl.value == pytest.approx(np.mean(expected))
-    assert kl.ledger.depth == 1
+    assert kl.ledger.stages == 1
     states = [sum(len(b) for b in run.batches if len(b) > 1) for run in batch.results]
-    assert kl.ledger.total == sum(states)
+    assert kl.ledger.evaluations == sum(states)
 
 
 @pytest.mark.statistical
@@ -295,14 +295,14 @@ def test_price_of_runs_is_their_batch_kl(table_law, name, seed_of, false_alarms)
     level = false_alarms / 2
     assert 2 * stats.norm.sf(abs(difference.mean()) / error) > level
     assert 2 * stats.norm.sf(abs(difference.mean() + np.mean(exact) / 2) / error) < level
-    assert kl.ledger.depth == (2 if name == "maskgit" else 1)
+    assert kl.ledger.stages == (2 if name == "maskgit" else 1)
 
 
 def test_a_sequential_run_costs_nothing_to_price(table_law):
     oracle = table_law.oracle()
     kl = run_kl(oracle, cp.sample(oracle, "sequential", 3, progress=False))
     assert kl.value == 0
-    assert kl.ledger.total == 0
+    assert kl.ledger.evaluations == 0
     assert kl.per_round.shape == (4,)
 
 
@@ -327,7 +327,7 @@ def test_few_terms_are_charged_as_few(forest_law):
     batch = cp.sample(oracle, "one-batch", 4, progress=False)
     before = oracle.states
     kl = run_kl(oracle, batch, terms=2)
-    assert kl.ledger.total == oracle.states - before == 4 * 3
+    assert kl.ledger.evaluations == oracle.states - before == 4 * 3
 
 
 def test_runs_that_the_measure_does_not_fit_are_refused(table_law, forest_law):
@@ -335,7 +335,7 @@ def test_runs_that_the_measure_does_not_fit_are_refused(table_law, forest_law):
     warm = cp.sample(oracle, "one-batch", 2, temperature=0.5, progress=False)
     with pytest.raises(ValueError, match=r"temperature 1, got 0\.5.*of the oracle instead"):
         run_kl(oracle, warm)
-    short = cp.sample(oracle, "sequential", 2, max_submissions=1, progress=False)
+    short = cp.sample(oracle, "sequential", 2, max_evaluations=1, progress=False)
     with pytest.raises(ValueError, match=r"must be complete.*budget-spent; leave it out"):
         run_kl(oracle, short)
     other = cp.sample(forest_law.oracle(), "one-batch", 1, progress=False)

@@ -105,7 +105,9 @@ def test_prices_of_two_seeds_are_joined():
     law = GroupedLaw([chain(4, 0.1)])
     parts = [plan_kl(law, [range(4)], samples=n, seed=n) for n in (10, 30)]
     both = parts[0].joined(parts[1])
-    assert both.samples == 40 and both.ledger.total == sum(p.ledger.total for p in parts)
+    assert both.samples == 40 and both.ledger.evaluations == sum(
+        p.ledger.evaluations for p in parts
+    )
     assert both.value == pytest.approx((10 * parts[0].value + 30 * parts[1].value) / 40)
     assert both.per_round.sum() == pytest.approx(both.value)
     width = [high - low for low, high in (p.interval for p in (both, parts[1]))]

@@ -62,7 +62,7 @@ def all_divergences(oracle, chains, values, limits):
         oracle, [chain_divergences(chains, limits, tokens=tokens)]
     )
     assert 0 <= largest < np.inf or np.isinf(totals).any()
-    assert shown is tokens and ledger.depth == 1
+    assert shown is tokens and ledger.stages == 1
     return totals
 
 
@@ -95,7 +95,7 @@ def test_values_are_drawn_from_the_rows_at_the_starts(table_law):
     uniforms = np.random.default_rng(0).random(sum(map(len, chains)))
     drawing = chain_divergences(chains, WIDE, uniforms=uniforms)
     [(totals, _, tokens)], ledger = measure(oracle, [drawing])
-    assert ledger.depth == 2
+    assert ledger.stages == 2
     low = 0
     for chain in chains:
         here = slice(low, low + len(chain))

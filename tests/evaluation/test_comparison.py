@@ -31,7 +31,7 @@ def test_means_and_standard_errors_are_over_the_runs():
               for k in (1, 2, 3, 4)]  # fmt: skip
     assert found.batch_kl == pytest.approx(np.mean(values))
     assert found.batch_kl_se == pytest.approx(np.std(values, ddof=1) / 2)
-    assert found.mean("total") == found.mean("depth") == 5
+    assert found.mean("evaluations") == found.mean("stages") == 5
     assert found.tokens_per_forward == 40 / 5
     assert not found.is_exact
     assert found.refusal is None
@@ -55,7 +55,7 @@ def test_an_infeasible_sampler_has_no_means():
     assert math.isnan(found.batch_kl)
     assert math.isnan(found.tokens_per_forward)
     assert math.isnan(found.batch_kl_se)
-    assert math.isnan(found.mean("total"))
+    assert math.isnan(found.mean("evaluations"))
     assert "exceeds" in found.refusal
 
 

@@ -73,7 +73,7 @@ def test_all_three_totals_of_the_two_type_path_grow_linearly():
 def test_a_table_is_enumerated_and_charged_nothing():
     parity = cp.TableLaw(1 - np.indices((2, 2, 2)).sum(axis=0) % 2)
     profile = dependence_profile(parity)
-    assert (profile.method, profile.ledger.total) == ("enumeration", 0)
+    assert (profile.method, profile.ledger.evaluations) == ("enumeration", 0)
     assert profile.total.value == pytest.approx(math.log(2))
     assert profile.dual.value == pytest.approx(2 * math.log(2))
     assert profile.curve_se.tolist() == [0, 0, 0]
@@ -90,13 +90,13 @@ def test_rows_that_no_value_moves_are_estimated_without_error():
     assert [t.value for t in (flat.total, flat.dual, flat.effective)] == pytest.approx([0, 0, 0])
 
 
-def test_every_submission_of_an_estimate_is_charged():
+def test_every_evaluation_of_an_estimate_is_charged():
     oracle = testing.CountingOracle(cp.families.path(6, 1).oracle())
     estimate = estimate_dependence(oracle, samples=3)
     # Once everything masked; three sequences in six steps; ceil(6 / m) sets of m = 1 .. 5 each.
     assert estimate.ledger.probes == 1 + 3 * 6 + 3 * (6 + 3 + 2 + 2 + 2)
-    assert estimate.ledger.total == oracle.states
-    assert estimate.ledger.depth == 1 + 6 + 1
+    assert estimate.ledger.evaluations == oracle.states
+    assert estimate.ledger.stages == 1 + 6 + 1
 
 
 def test_rows_at_once_change_the_calls_and_nothing_else():
@@ -131,7 +131,7 @@ def test_a_forest_without_a_closed_form_is_estimated_or_modelled():
     assert (drawn.method, drawn.samples) == ("estimate", 2)
     assert drawn.total.value == law.total_correlation()  # known exactly all the same
     modelled = dependence_profile(law, samples=0)
-    assert (modelled.method, modelled.ledger.total) == ("model", 0)
+    assert (modelled.method, modelled.ledger.evaluations) == ("model", 0)
     assert math.isnan(modelled.effective.standard_error)
     assert modelled.curve.tolist() == information_curve(law).tolist()
 

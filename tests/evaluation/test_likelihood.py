@@ -70,9 +70,9 @@ def test_orders_are_scored_as_one_by_one(at_once, as_torch):
 def test_every_state_is_charged_in_one_stage():
     oracle = CountingOracle(inconsistent())
     scored = log_likelihoods(oracle, np.zeros((4, 5), dtype=int), orders=2, at_once=3)
-    assert scored.ledger.total == scored.ledger.probes == oracle.states == 4 * 2 * 5
+    assert scored.ledger.evaluations == scored.ledger.probes == oracle.states == 4 * 2 * 5
     assert scored.ledger.rows_read == oracle.rows_read == 4 * 2 * 5
-    assert scored.ledger.depth == 1
+    assert scored.ledger.stages == 1
     assert max(map(len, oracle.seen)) == 3
 
 
@@ -103,7 +103,7 @@ def test_an_impossible_sequence_scores_minus_infinity():
 def test_a_sequence_with_a_mask_is_not_scored_and_costs_nothing(table_law):
     scored = log_likelihoods(table_law.oracle(), [[0, 1, -1, 0], [0, 1, 2, 0]], orders=2)
     assert np.isnan(scored.values[0]).all()
-    assert scored.ledger.total == 8
+    assert scored.ledger.evaluations == 8
     assert scored.disagreement.sequences == 1
 
 
@@ -111,7 +111,7 @@ def test_what_is_given_costs_and_counts_nothing(table_law):
     whole = [0, 1, 2, 0]
     scored = log_likelihoods(table_law.oracle(), whole, given=whole)
     assert scored.values.tolist() == [[0.0]]
-    assert scored.ledger.total == 0
+    assert scored.ledger.evaluations == 0
     assert np.isnan(scored.per_token).all()
     given = [0, -1, 2, -1]
     part = log_likelihoods(table_law.oracle(), whole, given=given, orders=2)

@@ -315,7 +315,7 @@ def test_forced_screen_failure_breaks_safety_but_not_the_hybrid_bound() -> None:
     assert unsafe > 0
 
 
-@pytest.mark.parametrize("right", [cp.Right.VERIFY, cp.Right.REMASK, cp.Right.COMMIT_CANDIDATES])
+@pytest.mark.parametrize("right", [cp.Need.VERIFY, cp.Need.REMASK, cp.Need.CANDIDATES])
 def test_rules_that_do_not_draw_from_rows_alone_are_refused(right) -> None:
     @dataclass(frozen=True)
     class Entitled(ValueDriven):
@@ -324,8 +324,8 @@ def test_rules_that_do_not_draw_from_rows_alone_are_refused(right) -> None:
         name: ClassVar[str] = "entitled"
 
         @property
-        def rights(self):
-            return right | cp.Right.SELECT_AFTER_REPLY
+        def needs(self):
+            return right | cp.Need.SELECT
 
     problem = "'entitled' does not draw its commits from rows alone; its output law cannot be"
     with pytest.raises(ValueError, match=problem):
@@ -333,7 +333,7 @@ def test_rules_that_do_not_draw_from_rows_alone_are_refused(right) -> None:
 
 
 def test_a_rule_that_selects_after_the_reply_has_an_output_law() -> None:
-    assert cp.samplers.Sequential("confidence").rights == cp.Right.SELECT_AFTER_REPLY
+    assert cp.samplers.Sequential("confidence").rights == cp.Need.SELECT
     assert exact_output_law(small_law(1), cp.samplers.Sequential("confidence")) is not None
 
 
@@ -433,7 +433,7 @@ def test_it_is_the_law_that_is_drawn(chi_square, false_alarms, seed_of):
         expected = draw_tree_law(law, sampler, decision_seed=4)
         counts = np.zeros((2,) * 3)
         for k in range(1_500):
-            run = cp.Unmasking(law.oracle(), sequence=k)
+            run = cp.run.Run(law.oracle(), sequence=k)
             counts[tuple(sampler(run, cp.Streams(4, seed_of(17))).tokens)] += 1
         assert chi_square(counts, expected) > false_alarms / len(samplers)
 

@@ -35,7 +35,7 @@ def test_prices_are_the_exact_batch_kl_of_the_same_plans(far):
             # Edges join independent pairs: their exact price is that of the pairs inside batches.
             assert price.measured.value > 0 or way == "spread"
             assert price.estimated >= 0
-    assert table.ledger.total == sum(p.measured.ledger.total for p in table.prices)
+    assert table.ledger.evaluations == sum(p.measured.ledger.evaluations for p in table.prices)
 
 
 def test_random_batches_cost_what_the_law_says(far):

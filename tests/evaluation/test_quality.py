@@ -51,9 +51,9 @@ def test_every_measure_is_the_one_made_alone(law):
 def test_measuring_is_charged_apart_from_drawing(forest_law):
     oracle = CountingOracle(forest_law.oracle())
     batch = draw(oracle, samplers.RandomBalanced(2), 5)
-    assert oracle.states == batch.ledger.total == 5 * 2
+    assert oracle.states == batch.ledger.evaluations == 5 * 2
     found = assess(oracle, batch, terms=1)
-    assert found.ledger.total == oracle.states - 10 == 5 * (2 * 2 + 2 * 8)
+    assert found.ledger.evaluations == oracle.states - 10 == 5 * (2 * 2 + 2 * 8)
     assert found.test is None and found.frequencies is None
 
 
@@ -88,7 +88,7 @@ def test_a_temperature_of_the_draws_leaves_no_batch_kl(table_law):
 def test_incomplete_sequences_are_left_out_and_said(table_law):
     oracle = table_law.oracle()
     given = [[0, -1, 1, 2], [-1, -1, 1, 2], [0, 1, -1, 2]]
-    batch = draw(oracle, "sequential", 3, given=given, max_submissions=1)
+    batch = draw(oracle, "sequential", 3, given=given, max_evaluations=1)
     assert batch.num_completed == 2
     found = assess(oracle, batch)
     assert found.completed == len(found.likelihood.values) == 2
@@ -110,7 +110,7 @@ def test_nothing_masked_is_nothing_to_measure(table_law):
     oracle = table_law.oracle()
     batch = draw(oracle, "one-batch", 3, given=[0, 1, 2, 0])
     found = assess(oracle, batch, batch)
-    assert found.ledger.total == 0
+    assert found.ledger.evaluations == 0
     assert found.batch_kl.value == 0
     assert math.isnan(found.log_likelihood_per_token)
     assert found.diversity.num_positions == 0
@@ -126,14 +126,14 @@ def test_it_becomes_plain_values(table_law):
     assert plain["batch_kl"] == found.batch_kl.value
     assert plain["p_value"] == dict(found.test.p_value)
     assert plain["largest_site_difference"] == found.frequencies.site.max()
-    assert plain["measuring"]["total"] == found.ledger.total
+    assert plain["measuring"]["total"] == found.ledger.evaluations
 
 
 def test_what_cannot_be_measured_is_refused(table_law):
     oracle = table_law.oracle()
     batch = draw(oracle, "one-batch", 2)
-    with pytest.raises(ValueError, match=r"got none of 2: max_submissions is 1"):
-        assess(oracle, draw(oracle, "sequential", 2, max_submissions=1))
+    with pytest.raises(ValueError, match=r"got none of 2: max_evaluations is 1"):
+        assess(oracle, draw(oracle, "sequential", 2, max_evaluations=1))
     with pytest.raises(ValueError, match="reference must hold a complete sequence, got none of 1"):
         assess(oracle, batch, [[0, -1, 0, 0]])
     with pytest.raises(ValueError, match="reference must have shape"):

@@ -63,7 +63,7 @@ def screen_law(
     selector=top_votes,
 ) -> tuple[ScreenRows, np.ndarray]:
     """Run one screen with the exact oracle; return its rows and its colors."""
-    run = cp.Unmasking(law.oracle(), given=given)
+    run = cp.run.Run(law.oracle(), given=given)
     banks = run.call(read_banks, 0.05, 0.0)
     colors = draw_colorings(screen.num_colorings, screen.num_colors, law.length, rng)
     draft = banks.most_likely
@@ -173,7 +173,7 @@ def test_rows_can_be_exact_without_separation():
     assert [is_separating(hue, 2, 1, [0]) for hue in colors] == [True, False, False]
     assert not screen_separated([[0, 1]], np.arange(3), colors, 9)
     law = cp.families.two_type_forest(3, [[0, 1]], vocab_size=64)
-    run = cp.Unmasking(law.oracle())
+    run = cp.run.Run(law.oracle())
     banks = run.call(read_banks, 0.05, 0.0)
     draft = banks.most_likely
     rows = run.call(packed_screen, exact_settings(3, 3, 9, 3), banks.columns(draft), draft, colors)
@@ -268,7 +268,7 @@ def test_successful_screens_end_in_the_true_forest(seed):
     sampler = cp.samplers.Packed(
         num_colors=80, num_colorings=9, degree_cutoff=9, majority_fraction=0.5
     )
-    run = cp.Unmasking(law.oracle(), record=cp.run.Level.STRUCTURE)
+    run = cp.run.Run(law.oracle(), record=cp.run.Level.STRUCTURE)
     result = sampler(run, cp.Streams(seed, 1))
     report = result.diagnostics
     screens = [note.content for note in result.transcript.notes if note.name == "screen"]

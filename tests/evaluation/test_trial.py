@@ -17,7 +17,7 @@ STREAMS = cp.Streams.from_seed(3)
 
 def test_a_trial_is_the_run_and_its_batch_kl():
     trial = run_trial(LAW, RandomBalanced(5), STREAMS)
-    alone = RandomBalanced(5)(cp.Unmasking(LAW.oracle()), STREAMS)
+    alone = RandomBalanced(5)(cp.run.Run(LAW.oracle()), STREAMS)
     assert trial.result.tokens.tolist() == alone.tokens.tolist()
     assert trial.kl.value == cp.evaluation.batch_kl(LAW, alone).value
     assert run_trial(LAW, OneBatch(), STREAMS, draws=None).kl is None
@@ -29,7 +29,7 @@ def test_a_trial_is_the_run_and_its_batch_kl():
 def test_draws_and_seed_are_those_of_the_measure():
     # A hub that one of two batches leaves masked ties that batch's leaves together.
     law, sampler = cp.families.build("double-star", 60, 2), RandomBalanced(2)
-    alone = sampler(cp.Unmasking(law.oracle()), STREAMS)
+    alone = sampler(cp.run.Run(law.oracle()), STREAMS)
     trial = run_trial(law, sampler, STREAMS, draws=16, seed=7)
     by_hand = cp.evaluation.batch_kl(law, alone, draws=16, seed=7)
     assert trial.kl.num_sampled > 0
@@ -43,7 +43,7 @@ def test_the_run_goes_through_the_oracle_that_is_given():
     oracle = CountingOracle(LAW.oracle())
     named = oracle.declaring(name=LAW.oracle().name)
     trial = run_trial(LAW, RandomBalanced(5), STREAMS, oracle=named)
-    assert oracle.states == trial.result.ledger.total == 5
+    assert oracle.states == trial.result.ledger.evaluations == 5
     plain = run_trial(LAW, RandomBalanced(5), STREAMS)
     assert trial.result.tokens.tolist() == plain.result.tokens.tolist()
     assert trial.kl.value == plain.kl.value
@@ -57,7 +57,7 @@ def test_a_record_is_plain_values_with_the_settings_that_were_asked_for():
     assert record["settings"] == {"accuracy": 0.5, "dependence": None}
     assert record["knows"] == "TC + DTC"
     assert trial.result.settings["dependence"] is not None
-    assert record["total"] == trial.result.ledger.total
+    assert record["total"] == trial.result.ledger.evaluations
     assert (record["decision_seed"], record["commit_seed"]) == (
         STREAMS.decision_seed, STREAMS.commit_seed,
     )  # fmt: skip

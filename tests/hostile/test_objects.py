@@ -66,7 +66,7 @@ def test_rows_are_laws_or_refused(rows):
     made = built(lambda: cp.CallableOracle(lambda states: rows, 1, 3))
     if made is None:
         return
-    run = built(lambda: cp.Unmasking(made))
+    run = built(lambda: cp.run.Run(made))
     drawn = built(lambda: run.do(Commit([0])).tokens) if run is not None else None
     assert drawn is None or 0 <= drawn[0] < 3
 
@@ -76,7 +76,7 @@ def test_rows_are_laws_or_refused(rows):
 def test_tables_are_laws_or_refused(table):
     law = built(lambda: cp.TableLaw(table))
     if law is not None:
-        rows = cp.Unmasking(law.oracle()).do(cp.run.Preprocess()).dense()
+        rows = cp.run.Run(law.oracle()).do(cp.run.Preprocess()).dense()
         assert np.isfinite(rows).all() and np.allclose(rows.sum(axis=-1), 1)
 
 
@@ -85,7 +85,7 @@ def test_tables_are_laws_or_refused(table):
 def test_forests_are_laws_or_refused(unary, edges, pair):
     law = built(lambda: cp.ForestLaw(unary, edges, pair))
     if law is not None and law.length:
-        rows = cp.Unmasking(law.oracle()).do(cp.run.Preprocess()).dense()
+        rows = cp.run.Run(law.oracle()).do(cp.run.Preprocess()).dense()
         assert np.isfinite(rows).all() and np.allclose(rows.sum(axis=-1), 1)
 
 

@@ -38,7 +38,7 @@ def test_every_sampler_fills_in_with_as_many_evaluations_as_it_is_charged(
     before = model.network.states
     drawn = cp.infill(model, "XXBXX", sampler=rule, count=3, progress=False)
     asked = model.network.states - before
-    assert asked == drawn.ledger.total + drawn.measuring.total
+    assert asked == drawn.ledger.evaluations + drawn.measuring.evaluations
     for result in drawn.results:
         assert result.stop is not cp.StopReason.COMPLETED or (result.tokens >= 0).all()
 
@@ -83,8 +83,8 @@ def test_likelihoods_are_measured_and_charged_apart(forest_law, spelled):
                       progress=False)  # fmt: skip
     exact = np.array([float(forest_law.log_prob(tokens)) for tokens in drawn.sequences])
     assert drawn.log_likelihoods == pytest.approx(np.stack([exact, exact], axis=1))
-    assert drawn.ledger.total == 3
-    assert model.network.states == drawn.ledger.total + drawn.measuring.total
+    assert drawn.ledger.evaluations == 3
+    assert model.network.states == drawn.ledger.evaluations + drawn.measuring.evaluations
 
 
 def test_temperature_is_that_of_the_models_law(forest_law, spelled):
@@ -107,7 +107,9 @@ def test_scores_are_of_temperature_one(forest_law, spelled, sampler, temperature
                       likelihood_orders=1, progress=False)  # fmt: skip
     exact = np.array([float(forest_law.log_prob(tokens)) for tokens in drawn.sequences])
     assert drawn.log_likelihoods[:, 0] == pytest.approx(exact)
-    assert drawn.ledger.total == model.network.states - drawn.measuring.total, "they are free"
+    assert drawn.ledger.evaluations == model.network.states - drawn.measuring.evaluations, (
+        "they are free"
+    )
     if sampler == "sequential":
         assert drawn.scores == pytest.approx(-exact / len(MASKED))
     if sampler == "one-batch":
@@ -196,7 +198,7 @@ def test_residues_are_chosen_where_a_model_is_told_so():
     told = {"template_options": {"design": "2-3", "tied": "2=5", "omit": None}}
     heavy = models.load("sapiens-heavy", device="cpu")
     drawn = cp.infill(heavy, "EVQLVES", sampler="sequential", progress=False, **told)
-    assert drawn.ledger.total == 2
+    assert drawn.ledger.evaluations == 2
     assert drawn.texts[0][1] == drawn.texts[0][4]
     with pytest.raises(ValueError, match="design, omit, tied must be settled where the template"):
         cp.infill(heavy, heavy.template("EVX"), progress=False, **told)
@@ -259,7 +261,7 @@ def test_a_structure_is_recognised_by_its_model_whatever_is_fixed(forest_law, sp
         cp.infill(other, "B____", structure=soft, batches=2, progress=False)
 
 
-def test_failed_calls_are_repeated_and_second_submissions_are_counted():
+def test_failed_calls_are_repeated_and_second_evaluations_are_counted():
     options = {"sampler": "sequential", "count": 2, "progress": False}
     raising = testing.bad_oracles()["raising"]
     with pytest.raises(ConnectionError):
@@ -270,6 +272,6 @@ def test_failed_calls_are_repeated_and_second_submissions_are_counted():
     checked = cp.infill(oracle, **options)
     assert checked.sequences.tolist() == drawn.sequences.tolist()
     assert checked.ledger == drawn.ledger
-    assert oracle.num_repeated >= drawn.ledger.total
+    assert oracle.num_repeated >= drawn.ledger.evaluations
     with pytest.raises(cp.OracleError, match="is not frozen"):
         cp.infill(as_oracle(testing.bad_oracles()["random rows"]()).rechecking(1.0), **options)

@@ -141,7 +141,7 @@ def test_the_same_context_is_not_priced(gated, crossed):
 
 def test_one_position_a_batch_needs_no_price(gated, crossed):
     drawn = infill(gated.oracle(), context((0, 1), (3, 0)), crossed, batches=5)
-    assert drawn.choice is None and drawn.results[0].ledger.total == 5
+    assert drawn.choice is None and drawn.results[0].ledger.evaluations == 5
 
 
 def test_positions_apart_in_space_are_the_free_way_where_distances_are_known():
@@ -170,14 +170,14 @@ def test_what_was_asked_in_nats_says_how_many_batches(gated, crossed):
 def test_recognising_and_pricing_are_in_the_ledger(gated, crossed, count):
     counted = CountingOracle(gated.oracle())
     drawn = infill(counted, context((0, 0), (3, 1)), crossed, count=count)
-    drawing = sum(one.total for one in drawn.ledgers)
+    drawing = sum(one.evaluations for one in drawn.ledgers)
     recognising = len(crossed.sample_states)
-    assert drawn.ledger.total == recognising + drawn.choice.ledger.total + drawing
-    assert drawn.ledger.total == counted.states
+    assert drawn.ledger.evaluations == recognising + drawn.choice.ledger.evaluations + drawing
+    assert drawn.ledger.evaluations == counted.states
     samples = min(16, max(4, count))
     # Two ways of two batches, in which no more than one position and two steps are evaluated.
-    assert 2 * samples * 2 < drawn.choice.ledger.total <= 2 * samples * 5
-    assert f"on {samples} sequences took {drawn.choice.ledger.total:,}" in drawn.choice.why
+    assert 2 * samples * 2 < drawn.choice.ledger.evaluations <= 2 * samples * 5
+    assert f"on {samples} sequences took {drawn.choice.ledger.evaluations:,}" in drawn.choice.why
 
 
 def test_a_choice_is_kept_in_files(gated, crossed, tmp_path):
@@ -290,5 +290,5 @@ def test_prices_are_read_from_a_log_and_not_paid_twice(gated, crossed, tmp_path)
     first, again = (infill(as_oracle(one).logged(log), given, crossed) for one in counted)
     np.testing.assert_array_equal(again.sequences, first.sequences)
     assert again.choice == first.choice and again.ledger == first.ledger
-    assert counted[0].states == first.ledger.total
+    assert counted[0].states == first.ledger.evaluations
     assert counted[1].states == 1, "to recognise the oracle"

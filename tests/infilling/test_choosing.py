@@ -30,12 +30,12 @@ def test_the_whole_never_takes_more_than_one_at_a_time(name, count, counted):
     oracle = counted(law.oracle())
     designs = cp.infill(oracle, count=count, progress=False)
     most = law.length * count
-    assert oracle.states == designs.ledger.total <= most
+    assert oracle.states == designs.ledger.evaluations <= most
     assert designs.choice.one_at_a_time == most
     assert designs.num_completed == count and len(designs.results) == count
     assert [one.sequence for one in designs.results] == list(range(count))
-    drawn = sum(ledger.total for ledger in designs.ledgers)
-    assert designs.ledger.total == drawn + designs.choice.ledger.total
+    drawn = sum(ledger.evaluations for ledger in designs.ledgers)
+    assert designs.ledger.evaluations == drawn + designs.choice.ledger.evaluations
     assert "\n" not in str(designs.choice) and str(designs.choice).startswith("auto chose ")
 
 
@@ -48,11 +48,11 @@ def matching(counted):
 def test_many_designs_pay_for_a_structure_and_it_says_so(matching):
     designs = cp.infill(matching, count=MANY, progress=False)
     assert designs.choice.sampler == "planned"
-    assert designs.ledger.total < 0.45 * 16 * MANY
+    assert designs.ledger.evaluations < 0.45 * 16 * MANY
     assert "which pay from" in designs.choice.why and "measured on 16" in designs.choice.why
-    assert designs.choice.ledger.total > 64
+    assert designs.choice.ledger.evaluations > 64
     few = cp.infill(matching, count=3, progress=False)
-    assert few.choice.sampler == "auto" and few.choice.ledger.total == 0
+    assert few.choice.sampler == "auto" and few.choice.ledger.evaluations == 0
     assert "a structure may pay from" in few.choice.why
 
 
@@ -67,9 +67,9 @@ def test_what_was_spent_in_vain_is_saved_elsewhere(monkeypatch, counted):
     )
     oracle = counted(law.oracle())
     designs = cp.infill(oracle, count=200, progress=False)
-    assert designs.choice.sampler == "auto" and designs.choice.ledger.total > 0
+    assert designs.choice.sampler == "auto" and designs.choice.ledger.evaluations > 0
     assert "no plan by it was measured within 0.1 nats" in designs.choice.why
-    assert oracle.states == designs.ledger.total <= 12 * 200
+    assert oracle.states == designs.ledger.evaluations <= 12 * 200
 
 
 def test_what_a_structure_cost_is_said_to_pay_only_where_it_did():
@@ -99,7 +99,7 @@ def test_few_masks_leave_nothing_to_save(masked, counted):
     given[:masked] = MASK
     oracle = counted(law.oracle())
     designs = cp.infill(oracle, given, count=20, progress=False)
-    assert designs.ledger.total == 20 * masked
+    assert designs.ledger.evaluations == 20 * masked
     said = "one at a time" if masked else "nothing is masked"
     assert designs.choice.why.startswith(said)
 
@@ -112,7 +112,7 @@ def test_rows_that_all_move_are_taken_one_at_a_time_and_it_says_so():
         topics = [np.multiply.outer(t, coin) for t, coin in zip(topics, coins, strict=True)]
     law = cp.TableLaw((topics[0] + topics[1])[0] / 2)
     designs = cp.infill(law.oracle(), count=2, target_kl=1e-6, progress=False)
-    assert designs.ledger.total == 16
+    assert designs.ledger.evaluations == 16
     assert designs.choice.why.startswith("one at a time: rows moved too much")
 
 
@@ -123,18 +123,20 @@ def test_a_seed_says_everything_and_a_log_goes_on(matching, tmp_path):
     log = matching.logged(tmp_path / "run.log")
     logged = cp.infill(log, **options)
     replayed = cp.infill(log, **options)
-    assert log.num_replayed == first.ledger.total and log.num_asked == 0
+    assert log.num_replayed == first.ledger.evaluations and log.num_asked == 0
     for again in (logged, replayed):
         assert (again.sequences == first.sequences).all()
-        assert again.choice == first.choice and again.ledger.total == first.ledger.total
+        assert (
+            again.choice == first.choice and again.ledger.evaluations == first.ledger.evaluations
+        )
     other = cp.infill(matching, count=MANY, seed=8, progress=False)
     assert (other.sequences != first.sequences).any()
 
 
 def test_a_budget_that_ends_early_ends_the_question_too(matching):
-    designs = cp.infill(matching, count=MANY, max_submissions=2, progress=False)
+    designs = cp.infill(matching, count=MANY, max_evaluations=2, progress=False)
     assert designs.num_completed == 0 and len(designs) == MANY
-    assert designs.choice.ledger.total == 0
+    assert designs.choice.ledger.evaluations == 0
 
 
 def test_progress_of_all_parts_is_that_of_the_whole(matching):
@@ -144,7 +146,7 @@ def test_progress_of_all_parts_is_that_of_the_whole(matching):
     assert {now.masked for now in told} == {16 * MANY}
     committed = [now.committed for now in told]
     assert committed[-1] == 16 * MANY and committed == sorted(committed)
-    assert told[-1].ledger.total == designs.ledger.total
+    assert told[-1].ledger.evaluations == designs.ledger.evaluations
     assert "probe" in {now.operation for now in told}
 
 
@@ -185,7 +187,7 @@ def test_parts_draw_what_one_call_would():
     ]
     joined = cp.SampleBatch.joined(parts)
     assert (joined.sequences == whole.sequences).all()
-    assert joined.ledger.total == whole.ledger.total
+    assert joined.ledger.evaluations == whole.ledger.evaluations
     np.testing.assert_array_equal(joined.token_log_probs, whole.token_log_probs)
 
 
@@ -197,10 +199,10 @@ def test_a_loop_of_an_antibody_is_drawn_in_fewer_evaluations_or_it_says_that_it_
     options = {"count": 20, "progress": False, "model_options": {"device": "cpu"}}
     designs = cp.infill("sapiens-heavy", text, **options)
     assert designs.num_completed == 20
-    if designs.ledger.total < 160:
+    if designs.ledger.evaluations < 160:
         assert "in place of 8" in designs.choice.why
     else:
-        assert designs.ledger.total == 160
+        assert designs.ledger.evaluations == 160
         assert designs.choice.why.startswith("one at a time")
 
 
@@ -211,6 +213,6 @@ def test_a_backbone_spreads_batches_in_space_whatever_the_order_of_its_rows(orde
     designs = cp.infill(
         model, text, count=3, progress=False, oracle_options={"order": order, "row_error": 1e-4}
     )
-    assert designs.ledger.total < 48 and designs.num_completed == 3
+    assert designs.ledger.evaluations < 48 and designs.num_completed == 3
     assert {one.settings["target_kl"] for one in designs.results} == {0.1}
     assert all(text[:60] in one for one in designs.texts)

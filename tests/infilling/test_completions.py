@@ -53,11 +53,11 @@ def test_a_narrow_beam_says_so_and_every_evaluation_is_counted(forest_law, spell
     before = model.network.states
     found = cp.fill_mask(model, MASKED, top_k=2, beam=2, oracle_options={"row_error": 1e-12})
     assert not found.is_exhaustive
-    assert found.ledger.total == model.network.states - before == 1 + 4 * 2 + 4 * 2
+    assert found.ledger.evaluations == model.network.states - before == 1 + 4 * 2 + 4 * 2
     assert found.measuring == cp.Ledger()
     before = model.network.states
     found = cp.fill_mask(model, MASKED, top_k=2, beam=2)
-    assert found.ledger.total + found.measuring.total == model.network.states - before
+    assert found.ledger.evaluations + found.measuring.evaluations == model.network.states - before
 
 
 def test_one_mask_is_the_ordinary_question(forest_law, spelled):

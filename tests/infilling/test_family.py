@@ -56,7 +56,7 @@ def test_the_structure_of_two_chains_has_the_positions_of_the_first(heavy, famil
         discover_over(heavy, [chain], probes=24, template_options=LOOP)
         for chain in (TRASTUZUMAB, NIVOLUMAB)
     ]
-    assert alone[0].ledger.total + alone[1].ledger.total == family.ledger.total
+    assert alone[0].ledger.evaluations + alone[1].ledger.evaluations == family.ledger.evaluations
     shared = [k for k in loop if family.about["numbers"][k] in alone[1].about["numbers"]]
     assert 0 < len(shared) < len(loop)
 
@@ -71,9 +71,9 @@ def test_it_is_carried_to_chains_of_any_length(heavy, family, chain, tmp_path):
     assert drawn.num_completed == 3 and all(len(text) == len(chain) for text in drawn.texts)
     assert set(drawn.choice.prices) == {"planned", "spread"}
     assert "averaged over 2 contexts" in drawn.choice.why
-    drawing = sum(one.total for one in drawn.ledgers)
+    drawing = sum(one.evaluations for one in drawn.ledgers)
     recognising = len(family.sample_states)
-    assert drawn.ledger.total == drawing + recognising + drawn.choice.ledger.total
+    assert drawn.ledger.evaluations == drawing + recognising + drawn.choice.ledger.evaluations
 
 
 def test_fillings_of_one_text_need_no_numbers(heavy):

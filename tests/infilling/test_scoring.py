@@ -45,7 +45,7 @@ def package_scores(folding, sequence, fixed, orders, seed):
 def test_proteinmpnns_score_is_the_packages_own(folding, sequences, design):
     chosen = {} if design is None else {"design": design}
     found = cp.score(folding, sequences, orders=3, seed=4, template_options=chosen)
-    assert found.method == "decoding-order" and found.ledger.total == 2 * 3
+    assert found.method == "decoding-order" and found.ledger.evaluations == 2 * 3
     fixed = np.zeros(len(folding.backbone), dtype=bool)
     if design is not None:
         fixed[:] = True
@@ -64,10 +64,10 @@ def test_scores_of_a_known_law_are_exact(forest_law, spelled):
     exact = np.array([float(forest_law.log_prob(one)) for one in tokens])
     chained = cp.score(model, texts, method="chain-rule", orders=2)
     assert chained.values == pytest.approx(np.stack([-exact / 5] * 2, axis=1))
-    assert chained.ledger.total == 2 * 2 * 5 == model.network.states
+    assert chained.ledger.evaluations == 2 * 2 * 5 == model.network.states
     assert chained.errors == pytest.approx([0, 0], abs=1e-9)
     alone = cp.score(model, texts)
-    assert (alone.method, alone.ledger.total, alone.errors) == ("pseudo", 10, None)
+    assert (alone.method, alone.ledger.evaluations, alone.errors) == ("pseudo", 10, None)
     for k, text in enumerate(texts):
         total = 0.0
         for i in range(5):
@@ -82,7 +82,7 @@ def test_sequences_of_several_lengths_and_names_are_ranked():
     found = cp.score("sapiens-heavy", records, model_options=CPU)
     assert [row["name"] for row in found.records()] == ["plain", "odd"]
     assert [row["scored"] for row in found.records()] == [13, 9]
-    assert found.ledger.total == 9 + 13
+    assert found.ledger.evaluations == 9 + 13
     assert str(found).splitlines()[1].startswith("1  plain  ")
 
 

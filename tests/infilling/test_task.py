@@ -80,7 +80,7 @@ def test_the_first_sequences_of_an_input_do_not_depend_on_how_many_are_drawn(
     assert len({row.tobytes() for row in many.sequences}) > 1
     result = many.results[4]
     rule = build_sampler(name, RULES[name])
-    run = cp.Unmasking(independent.oracle(), given=result.given, sequence=result.sequence)
+    run = cp.run.Run(independent.oracle(), given=result.given, sequence=result.sequence)
     assert rule(run, result.streams).tokens.tolist() == many.sequences[4].tolist()
 
 

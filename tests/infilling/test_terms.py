@@ -109,7 +109,9 @@ def test_an_infill_that_died_at_any_call_is_the_one_that_did_not(
     options = {"sampler": rule, "count": count, "likelihood_orders": 2}
     whole = model()
     undisturbed = infill(whole, **options)
-    assert whole.network.states == undisturbed.ledger.total + undisturbed.measuring.total
+    assert (
+        whole.network.states == undisturbed.ledger.evaluations + undisturbed.measuring.evaluations
+    )
     resumed, lives, asked = lives_of(model, tmp_path / "run.log", lasting, **options)
     same(resumed, undisturbed)
     assert lives > 1 and asked == whole.network.states + lives - 1
@@ -133,7 +135,7 @@ def test_a_finished_infill_is_replayed_with_one_state_to_recognise_the_model(mod
     assert again.network.states == 1
 
 
-def test_retries_and_second_submissions_go_with_a_log(model, tmp_path):
+def test_retries_and_second_evaluations_go_with_a_log(model, tmp_path):
     class Lost(Network):
         """A network that is lost where others die."""
 
@@ -217,7 +219,7 @@ def test_the_checkpoint_of_another_structure_is_refused(model, soft, tmp_path):
 
 def test_a_budget_may_be_larger_when_a_run_is_resumed(model, tmp_path):
     options = {**OPTIONS, "sampler": "sequential", "log": tmp_path / "run.log"}
-    stopped = infill(model(), max_submissions=2, **options)
+    stopped = infill(model(), max_evaluations=2, **options)
     assert stopped.results[0].stop is cp.StopReason.BUDGET_SPENT
     rest = model()
     assert infill(rest, **options).results[0].stop is cp.StopReason.COMPLETED
@@ -251,20 +253,20 @@ def test_another_sequence_cannot_be_followed_when_a_run_is_resumed(model, tmp_pa
 @pytest.mark.parametrize("reason", [{"count": 3, "at_once": 2}, {"likelihood_orders": 1}])
 def test_a_budget_that_decides_what_is_asked_next_must_stay(model, reason, tmp_path):
     options = {**OPTIONS, "sampler": "punt", "log": tmp_path / "run.log", **reason}
-    infill(model(), max_submissions=2, **options)
-    with pytest.raises(cp.CheckpointError, match="its max_submissions is 2, this run's is null"):
+    infill(model(), max_evaluations=2, **options)
+    with pytest.raises(cp.CheckpointError, match="its max_evaluations is 2, this run's is null"):
         infill(model(), **options)
 
 
 def test_a_budget_must_stay_where_work_is_kept_of_every_sequence(forest_law, tmp_path):
     options = {"sampler": "sequential", "count": 3, "progress": False}
     log = tmp_path / "run.log"
-    cp.infill(forest_law.oracle().logged(log), max_submissions=2, **options)
-    with pytest.raises(cp.CheckpointError, match="its max_submissions is 2"):
+    cp.infill(forest_law.oracle().logged(log), max_evaluations=2, **options)
+    with pytest.raises(cp.CheckpointError, match="its max_evaluations is 2"):
         cp.infill(forest_law.oracle().logged(log), **options)
     other = tmp_path / "other.log"
-    cp.sample(forest_law.oracle().logged(other), **options, max_submissions=2)
-    with pytest.raises(cp.CheckpointError, match="its max_submissions is 2"):
+    cp.sample(forest_law.oracle().logged(other), **options, max_evaluations=2)
+    with pytest.raises(cp.CheckpointError, match="its max_evaluations is 2"):
         cp.sample(forest_law.oracle().logged(other), **options)
 
 
@@ -305,12 +307,12 @@ def test_a_structure_brings_its_sampler_and_groups(soft):
 def test_terms_say_what_may_stand_where_only_if_something_may_not(model):
     common = {
         "structure": None, "seed": 1, "count": 1, "at_once": 1, "temperature": 1.0,
-        "max_submissions": 5, "likelihood_orders": 0, "trace_sequence": None,
+        "max_evaluations": 5, "likelihood_orders": 0, "trace_sequence": None,
         "orders": "shared",
     }  # fmt: skip
     rule = rule_of(None, None, {})
     free = infill_record(make_task(model(), TEXT), rule, **common)
-    assert free.more["allowed"] is None and free.max_submissions is None
+    assert free.more["allowed"] is None and free.max_evaluations is None
     assert "traced" not in free.more
     some = infill_record(make_task(model(), TEXT, allowed={0: "AB"}), rule, **common)
     allowed = some.more["allowed"]
@@ -321,7 +323,7 @@ def test_terms_say_what_may_stand_where_only_if_something_may_not(model):
 def test_a_design_is_told_by_what_changes_its_letters_and_by_nothing_else(model, soft):
     common: dict[str, Any] = {
         "structure": None, "seed": 1, "count": 1, "at_once": 1, "temperature": 1.0,
-        "max_submissions": None, "likelihood_orders": 0, "trace_sequence": None,
+        "max_evaluations": None, "likelihood_orders": 0, "trace_sequence": None,
         "orders": "fresh",
     }  # fmt: skip
 
@@ -337,7 +339,7 @@ def test_a_design_is_told_by_what_changes_its_letters_and_by_nothing_else(model,
     assert known["text"].startswith("4_of_5_masked_") and known["letters"] == "any"
     assert (known["spread.batches"], known["orders"], known["seed"]) == ("2", "fresh", "1")
     for same in (
-        {"count": 7}, {"at_once": 3}, {"count": 2, "max_submissions": 9},
+        {"count": 7}, {"at_once": 3}, {"count": 2, "max_evaluations": 9},
         {"count": 3, "trace_sequence": 2}, {"allowed": "ABC"},
         {"allowed": {2: "B"}},  # nothing is drawn at a letter that is given
     ):  # fmt: skip
@@ -406,7 +408,7 @@ def test_designs_in_commit_order_are_resumed_with_their_order_and_scores(
     oracle = folding.oracle(template, order="commit", row_error=1e-4)
     whole = evaluated(-1)
     undisturbed = cp.infill(oracle, **options)
-    total = undisturbed.ledger.total + undisturbed.measuring.total
+    total = undisturbed.ledger.evaluations + undisturbed.measuring.evaluations
     assert sum(whole) == total and undisturbed.ledger.probes > 0
     lives = asked = 0
     while True:

@@ -77,8 +77,8 @@ def test_what_was_spent_beside_the_run_is_told(tmp_path):
                       progress=False)  # fmt: skip
     beside = load_trace(tmp_path / "run.json").header["beside"]
     assert beside == {
-        "discovery": structure.ledger.total,
-        "recognition": whole.ledger.total - whole.ledgers[0].total,
+        "discovery": structure.ledger.evaluations,
+        "recognition": whole.ledger.evaluations - whole.ledgers[0].evaluations,
     }
     cp.infill(model, text, trace=tmp_path / "plain.json", progress=False)
     assert load_trace(tmp_path / "plain.json").header["beside"] == {}
@@ -91,7 +91,7 @@ def test_a_plan_that_auto_priced_is_traced_with_what_it_was_measured_to_break(tm
     end = load_trace(tmp_path / "run.json").end
     assert choice.sampler == "planned" and choice.batch_kl < 0.1
     assert (end["batch_kl"], end["batch_kl_se"]) == (choice.batch_kl, choice.batch_kl_se)
-    assert end["beside"] == {"discovery and pricing": choice.ledger.total}
+    assert end["beside"] == {"discovery and pricing": choice.ledger.evaluations}
     # The first designs are drawn before anything is looked for.
     cp.infill(oracle, trace_sequence=0, **options)
     end = load_trace(tmp_path / "run.json").end

@@ -303,7 +303,7 @@ def test_other_names_and_batches_without_texts_are_refused(tmp_path, forest_law)
 
 
 def test_sequences_that_stopped_are_no_designs(task):
-    drawn = cp.infill(task, sampler="sequential", count=2, max_submissions=2, progress=False)
+    drawn = cp.infill(task, sampler="sequential", count=2, max_evaluations=2, progress=False)
     assert designs_of(drawn, task, "mine", temperature=1.0, seed=0) == []
 
 

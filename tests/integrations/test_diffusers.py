@@ -77,7 +77,7 @@ def test_every_block_is_what_sample_draws_with_its_seeds(sampler, settings, mode
         )
         assert template.fill(alone.sequences)[0].tolist() == text[:stop]
         assert block.ledgers == (alone.ledger,)
-    assert sum(block.ledgers[0].total for block in scheduler.blocks) == counted.calls
+    assert sum(block.ledgers[0].evaluations for block in scheduler.blocks) == counted.calls
 
 
 def test_the_rule_that_paces_itself_is_that_of_a_run(model):
@@ -87,7 +87,7 @@ def test_the_rule_that_paces_itself_is_that_of_a_run(model):
     (block,) = scheduler.blocks
     template = Template.from_ids([*PROMPT, *[MASK_ID] * 5], MASK_ID, block.template.vocabulary)
     oracle = cp.models.TorchOracle(model, template, row_error=0.0)
-    run = cp.Unmasking(oracle, given=template.given)
+    run = cp.run.Run(oracle, given=template.given)
     alone = samplers.Auto(3.0)(run, block.streams)
     assert template.fill(alone.tokens)[:, 3:].tolist() == out.sequences.tolist()
     assert block.ledgers == (alone.ledger,)
@@ -113,7 +113,7 @@ def test_many_sequences_differ_and_the_longest_ends_the_block(model):
     out, counted = drawn(model, scheduler, prompts=3, gen_length=5)
     assert len({tuple(row) for row in out.sequences.tolist()}) > 1
     (block,) = scheduler.blocks
-    assert counted.calls == max(ledger.total for ledger in block.ledgers)
+    assert counted.calls == max(ledger.evaluations for ledger in block.ledgers)
     # Each is the sequence that is drawn beside the others.
     template = Template.from_ids([*PROMPT, *[MASK_ID] * 5], MASK_ID, block.template.vocabulary)
     oracle = cp.models.TorchOracle(model, template, row_error=0.0)

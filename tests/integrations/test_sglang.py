@@ -111,7 +111,7 @@ def test_blocks_are_what_sample_draws_and_one_forward_ends_them(
             oracle, sampler, seed=seeds(k), given=template.given, progress=False, **settings
         )
         assert template.fill(alone.sequences)[0].tolist() == block
-        rounds.append(alone.ledger.total)
+        rounds.append(alone.ledger.evaluations)
     # The forward after the last round writes what attention keeps.
     assert counted.calls == max(rounds) + 1
 

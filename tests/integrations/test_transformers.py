@@ -93,7 +93,7 @@ def test_without_more_it_returns_ids_as_generate_does(model, ids, tokenizer):
 def test_rules_that_compare_no_probes_cost_no_measuring(model, ids, tokenizer):
     out = drawn(model, ids, tokenizer, sampler="one-batch")
     assert out.evaluations == 1
-    assert drawn(model, ids, tokenizer, sampler="punt").batches[0].measuring.total > 0
+    assert drawn(model, ids, tokenizer, sampler="punt").batches[0].measuring.evaluations > 0
 
 
 def test_a_structure_draws_here(model, ids, tokenizer):
@@ -229,7 +229,7 @@ def test_without_a_tokenizer_the_settings_say_what_is_never_drawn(ids):
 
 
 def test_a_budget_leaves_masks_where_a_run_ended(model, ids, tokenizer):
-    out = drawn(model, ids, tokenizer, sampler="sequential", max_submissions=2)
+    out = drawn(model, ids, tokenizer, sampler="sequential", max_evaluations=2)
     assert (out.sequences == tokenizer.mask_token_id).sum() == 2
 
 

@@ -148,8 +148,8 @@ def test_a_model_that_returns_none_after_all_says_what_to_do(denoiser):
 
     oracle = TorchOracle(refusing, length=12, mask_id=7, row_error=0.1)
     with pytest.raises(cp.OracleError, match=r"\(output_attentions is not supported\).*probes"):
-        DAPD()(cp.Unmasking(oracle), cp.Streams(1, 2))
-    assert DAPD(graph="probes")(cp.Unmasking(oracle), cp.Streams(1, 2)).tokens is not None
+        DAPD()(cp.run.Run(oracle), cp.Streams(1, 2))
+    assert DAPD(graph="probes")(cp.run.Run(oracle), cp.Streams(1, 2)).tokens is not None
 
 
 def test_sapiens_gives_its_attention_and_the_same_rows_to_the_bit():
@@ -198,8 +198,8 @@ def check_attention_decides(oracle: TorchOracle, template: cp.models.Template) -
     threshold = float(np.median(seen[np.ix_(masked, masked)]))
     rule = DAPD(threshold, num_layers=2)
     before = oracle.num_evaluated
-    result = rule(cp.Unmasking(oracle, given=template.given), cp.Streams(1, 2))
-    assert oracle.num_evaluated - before == result.ledger.total == len(result.batches)
+    result = rule(cp.run.Run(oracle, given=template.given), cp.Streams(1, 2))
+    assert oracle.num_evaluated - before == result.ledger.evaluations == len(result.batches)
     assert result.notes == ["dependence read from the attention of the last 2 layers"]
     assert 1 < len(result.batches) < len(masked)
     for state, batch in zip(histories(result), result.batches, strict=True):
@@ -231,10 +231,10 @@ def test_sequences_of_a_model_meet_in_one_batch_and_are_as_alone(bert, name):
     sampler = cp.samplers.build_sampler(name, {"edge_threshold": 0.12})
     before = oracle.num_evaluated
     batch = cp.sample(oracle, sampler, 4, seed=3, progress=False)
-    assert oracle.num_evaluated - before == batch.ledger.total
-    assert batch.ledger.depth == max(result.ledger.depth for result in batch.results)
+    assert oracle.num_evaluated - before == batch.ledger.evaluations
+    assert batch.ledger.stages == max(result.ledger.stages for result in batch.results)
     for k, result in enumerate(batch.results):
-        alone = sampler(cp.Unmasking(oracle, sequence=k), cp.Streams.from_seed(3))
+        alone = sampler(cp.run.Run(oracle, sequence=k), cp.Streams.from_seed(3))
         assert np.array_equal(result.tokens, alone.tokens)
         assert result.diagnostics.graph == alone.diagnostics.graph == "attention"
 

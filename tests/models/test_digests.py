@@ -231,7 +231,7 @@ def test_an_unknown_content_is_left_to_the_replies(tmp_path):
     unknown = TorchOracle(lambda ids: network(ids), template, name="letters", **QUIET)
     soft = cp.discover(unknown, mode="soft", given=template.given, probes=8)
     assert "oracle_content" not in soft.about
-    assert cp.discovery.check_oracle(soft, known).total > 0
+    assert cp.discovery.check_oracle(soft, known).evaluations > 0
     for oracle in (unknown, known):
         cp.sample(oracle.logged(tmp_path / "run.log"), "sequential", progress=False)
     assert np.isfinite(soft.row_error)

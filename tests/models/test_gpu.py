@@ -70,7 +70,7 @@ def test_designs_drawn_on_the_gpu_are_those_of_the_plain_decoder():
     np.testing.assert_allclose(drawn.log_probs, expected.log_probs, atol=1e-2)
     np.testing.assert_allclose(drawn.scores, expected.scores, atol=1e-3)
     assert drawn.ledger == expected.ledger
-    assert fast.num_evaluated == slow.num_evaluated == drawn.ledger.total
+    assert fast.num_evaluated == slow.num_evaluated == drawn.ledger.evaluations
     assert (drawn.sequences[:, 31] == drawn.sequences[0, 31]).all()
 
 
@@ -186,8 +186,8 @@ def test_every_sampler_runs_and_is_charged_what_the_model_saw(denoiser):
         if name in told:
             continue
         before = oracle.num_evaluated
-        result = sampler()(cp.Unmasking(oracle), cp.Streams.from_seed(4))
-        assert oracle.num_evaluated - before == result.ledger.total, name
+        result = sampler()(cp.run.Run(oracle), cp.Streams.from_seed(4))
+        assert oracle.num_evaluated - before == result.ledger.evaluations, name
         assert result.tokens is not None or name == "compressed", name
 
 

@@ -231,7 +231,7 @@ def test_copies_that_are_far_apart_are_the_monomer(far):
 def test_a_group_is_charged_once_and_every_design_agrees(near):
     template = near.template(symmetric="A,B,C", design="A11-16")
     designs = cp.infill(near, template, sampler="sequential", count=3, progress=False)
-    assert [one.total for one in designs.ledgers] == [6, 6, 6]
+    assert [one.evaluations for one in designs.ledgers] == [6, 6, 6]
     for text in designs.texts:
         first, *others = text.split("/")
         assert others == [first, first]
@@ -247,7 +247,7 @@ def test_structures_and_prices_work_on_groups(heavy):
         oracle, cp.Streams.from_seed(1), mode="soft", given=template.given, probes=12
     )
     designs = cp.infill(heavy, template, structure=structure, batches=2, count=3, progress=False)
-    assert [one.total for one in designs.ledgers] == [2, 2, 2]
+    assert [one.evaluations for one in designs.ledgers] == [2, 2, 2]
     assert all(text[12:16] == text[21:25] for text in designs.texts)
     prices = cp.evaluation.price_plans(oracle, structure, [2], samples=2, plans=1)
     assert all(np.isfinite(price.measured.value) for price in prices.prices)

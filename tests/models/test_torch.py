@@ -195,7 +195,7 @@ def test_tokens_that_are_not_allowed_have_probability_zero_without_a_warning(den
         for name, sampler in cp.samplers.SAMPLERS.items():
             if name in MUST_BE_TOLD:
                 continue
-            result = sampler()(cp.Unmasking(oracle), cp.Streams.from_seed(6))
+            result = sampler()(cp.run.Run(oracle), cp.Streams.from_seed(6))
             assert result.tokens is not None or name == "compressed", name
             for position, tokens in allowed.items() if result.tokens is not None else ():
                 assert result.tokens[position] in tokens, name
@@ -293,7 +293,7 @@ def test_a_denoiser_equal_to_a_forest_law_gives_its_discoveries_and_samples(deno
     names = sorted(cp.samplers.SAMPLERS.keys() - {"packed-theory"})[SHAPES.index(shape) :: 3]
     for name, sampler in ((name, cp.samplers.SAMPLERS[name]) for name in names):
         mine, theirs = (
-            sampler().informed_by(law)(cp.Unmasking(one), cp.Streams.from_seed(9))
+            sampler().informed_by(law)(cp.run.Run(one), cp.Streams.from_seed(9))
             for one in (oracle, law.oracle())
         )
         assert mine.stop is cp.StopReason.COMPLETED, name

@@ -158,13 +158,13 @@ def test_every_sampler_fills_a_template(language_model):
     oracle = language_model.oracle(template)
     for name, sampler in cp.samplers.SAMPLERS.items():
         before = oracle.num_evaluated
-        run = cp.Unmasking(oracle, given=template.given)
+        run = cp.run.Run(oracle, given=template.given)
         try:
             result = sampler()(run, cp.Streams.from_seed(4))
         except ValueError as refusal:
             assert name in MUST_BE_TOLD, refusal
             continue
-        assert oracle.num_evaluated - before == result.ledger.total, name
+        assert oracle.num_evaluated - before == result.ledger.evaluations, name
         if result.tokens is None:
             assert name == "compressed", (name, result.reason)
             continue
@@ -368,7 +368,7 @@ def test_allowed_words_are_one_token_each():
     model = build("bert")
     template = model.template(TEXT, allowed={3: ["capital", "cat"], 5: "france"})
     result = cp.samplers.OneBatch()(
-        cp.Unmasking(model.oracle(template), given=template.given), cp.Streams.from_seed(1)
+        cp.run.Run(model.oracle(template), given=template.given), cp.Streams.from_seed(1)
     )
     assert template.text(result.tokens) in (
         "paris is the capital of france .",

@@ -123,7 +123,7 @@ def test_a_run_that_died_at_any_call_repeats_one_state_a_life_to_recognise_the_o
             states += oracle.states
         break
     assert same(resumed, undisturbed) and lives > 1
-    assert states == undisturbed.ledger.total + lives - 1
+    assert states == undisturbed.ledger.evaluations + lives - 1
     silent = kind(forest_law.oracle(), calls=1)
     again = cp.sample(silent.logged(path), rule, count, seed=3, progress=False)
     assert same(again, undisturbed) and silent.states == 1, "one call to recognise the oracle"
@@ -143,7 +143,7 @@ def test_context_budget_and_taken_back_commits_are_resumed(table_law, tmp_path):
     # A budget changes nothing that is asked: a run that stopped may be resumed with a larger one.
     path = tmp_path / "budget.log"
     oracle = testing.CountingOracle(table_law.oracle())
-    stopped = cp.sample(oracle.logged(path), "sequential", max_submissions=2, progress=False)
+    stopped = cp.sample(oracle.logged(path), "sequential", max_evaluations=2, progress=False)
     assert stopped.results[0].stop is cp.StopReason.BUDGET_SPENT
     finished = cp.sample(oracle.logged(path), "sequential", progress=False)
     assert finished.results[0].stop is cp.StopReason.COMPLETED
@@ -173,17 +173,17 @@ def test_a_run_with_impossible_drafts_is_resumed(ahead, tmp_path, monkeypatch):
     streams = cp.Streams(1, 1)
     kind = Ahead if ahead else Dying
     for rule in (samplers.Autospeculation(), samplers.ASSD(4)):
-        expected = rule(cp.Unmasking(law.oracle()), streams)
+        expected = rule(cp.run.Run(law.oracle()), streams)
         for calls in itertools.count(1):
             log = tmp_path / f"{rule.name} {calls}"
             try:
                 with kind(law.oracle(), calls).logged(log).running() as oracle:
-                    rule(cp.Unmasking(oracle), streams)
+                    rule(cp.run.Run(oracle), streams)
                 break
             except Interrupted:
                 pass
             with kind(law.oracle(), -1).logged(log).running() as oracle:
-                result = rule(cp.Unmasking(oracle), streams)
+                result = rule(cp.run.Run(oracle), streams)
             assert result.tokens.tolist() == expected.tokens.tolist()
             assert result.ledger == expected.ledger
         assert calls > 3 and refused
@@ -208,7 +208,7 @@ def test_an_oracle_that_reads_ahead_goes_on_doing_so_where_the_log_ends(forest_l
 
     def run(oracle):
         seen = []
-        unmasking = cp.Unmasking(oracle)
+        unmasking = cp.run.Run(oracle)
         unmasking.do(Stream(iter(requests), lambda _, rows: seen.append(rows.masses.copy())))
         return np.concatenate(seen), unmasking.ledger
 
@@ -226,7 +226,7 @@ def test_an_oracle_that_reads_ahead_goes_on_doing_so_where_the_log_ends(forest_l
         assert oracle.num_replayed == first and inner.furthest == 3
         answered += inner.states
     assert np.array_equal(rows, alone) and charged == ledger
-    assert answered == ledger.total + 2, "two lives had to recognise the oracle"
+    assert answered == ledger.evaluations + 2, "two lives had to recognise the oracle"
 
 
 def test_only_replies_that_were_waited_for_are_written_once(table_law, tmp_path):
@@ -322,7 +322,7 @@ def test_the_log_of_another_law_is_refused_before_anything_is_asked(kind, tmp_pa
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("rule", ["sequential", "one-batch", "threshold", "punt", "compressed"])
 @pytest.mark.parametrize(("keeping", "budget"), [(True, None), (False, None), (False, 1)])
-def test_replies_of_another_oracle_are_refused_after_one_submission(
+def test_replies_of_another_oracle_are_refused_after_one_evaluation(
     rule, count, keeping, budget, tmp_path
 ):
     path = tmp_path / "run.log"
@@ -340,7 +340,7 @@ def test_replies_of_another_oracle_are_refused_after_one_submission(
         r"[0-9a-f]{16} the row at position \d+ differs by"
     )
     with pytest.raises(cp.CheckpointError, match=message):
-        cp.sample(logged, rule, count, max_submissions=budget, **options)
+        cp.sample(logged, rule, count, max_evaluations=budget, **options)
     assert other.states == 1
     again, logged = anonymous(one)
     assert same(cp.sample(logged, rule, count, **options), first) and again.states == 1
@@ -596,7 +596,7 @@ def test_replies_too_large_to_log_are_asked_again_and_said(kind, forest_law, tmp
     states[np.arange(6), 0] = np.arange(6)
 
     def run(oracle):
-        unmasking = cp.Unmasking(oracle)
+        unmasking = cp.run.Run(oracle)
         unmasking.begin(cp.Streams(1, 2))
         seen = []
         requests = [
@@ -621,7 +621,7 @@ def test_replies_too_large_to_log_are_asked_again_and_said(kind, forest_law, tmp
     # The first reply of the stage fits, and a commit begins anew.
     assert lives == [(7, 0, 7, 0), (4 + 1, 3, 4, 4)]
     assert caplog.messages == [
-        f"{path}: 4 submissions were made again, and paid again: their replies were too large to "
+        f"{path}: 4 evaluations were made again, and paid again: their replies were too large to "
         "be logged"
     ]
 
@@ -657,7 +657,7 @@ def test_attention_is_replayed_with_its_rows(forest_law, tmp_path):
     weights = np.random.default_rng(4).random((forest_law.length, forest_law.length))
     rule = samplers.SAMPLERS["dapd"]()
     alone = cp.sample(AttentiveLaw(forest_law.oracle(), weights), rule, 2, progress=False)
-    for life, expected in enumerate((alone.ledger.total, 0)):
+    for life, expected in enumerate((alone.ledger.evaluations, 0)):
         oracle = AttentiveLaw(forest_law.oracle(), weights)
         batch = cp.sample(oracle.logged(tmp_path / "run.log"), rule, 2, progress=False)
         assert same(batch, alone) and oracle.states == expected + life

@@ -86,7 +86,7 @@ def test_a_function_may_write_its_own_mask_token_over_its_states():
     states = np.full((1, 4), MASK, dtype=np.int32)
     cp.CallableOracle(function, 4, 3).rows(states, Readouts.same(1, [0]))
     assert (states == MASK).all()
-    run = cp.Unmasking(cp.CallableOracle(function, 4, 3))
+    run = cp.run.Run(cp.CallableOracle(function, 4, 3))
     run.begin(cp.Streams(1, 2))
     run.do(Commit([1]))
     assert run.residual.tolist() == [0, 2, 3]
@@ -337,11 +337,11 @@ def test_an_oracle_of_ordered_rows_can_be_probed_by_index(uniform_oracle):
     by_index = ordered.by_index()
     assert by_index.ability(FollowsRuns) is None
     assert by_index.by_index() is by_index
-    run = cp.Unmasking(by_index)
+    run = cp.run.Run(by_index)
     assert run.do(Probe([[1, MASK, MASK]], [2])).rows.dense().tolist() == [[0.5, 0.5]]
     with pytest.raises(cp.OracleError, match=r"'ordered' cannot be probed.*order of commits"):
-        cp.Unmasking(ordered).do(Probe([[1, MASK, MASK]], [2]))
-    run = cp.Unmasking(ordered)
+        cp.run.Run(ordered).do(Probe([[1, MASK, MASK]], [2]))
+    run = cp.run.Run(ordered)
     run.begin(cp.Streams(1, 2))
     seen = [run.do(Commit([k])).rows.dense()[0, 0] for k in range(3)]
     assert seen == [0.5 - 0.1, 0.6, 0.7], "nothing, then rounds 0 and 1"
@@ -400,7 +400,9 @@ def test_wrappers_compose_in_either_order(forest_law, order, rule, tmp_path):
             pass
         states += inner.states
     assert np.array_equal(batch.sequences, alone.sequences) and batch.ledger == alone.ledger
-    assert lives > 1 and states == alone.ledger.total + lives - 1, "one a life to recognise it"
+    assert lives > 1 and states == alone.ledger.evaluations + lives - 1, (
+        "one a life to recognise it"
+    )
 
 
 def test_an_oracle_around_another_can_be_sent_to_a_process(law):

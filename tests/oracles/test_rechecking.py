@@ -18,20 +18,20 @@ STREAMS = cp.Streams(1, 2)
 
 def test_a_frozen_oracle_passes_and_no_run_is_charged_for_it(law):
     for rule in (samplers.Sequential("random"), samplers.PUNT(), samplers.Threshold(0.5)):
-        alone = rule(cp.Unmasking(law.oracle()), STREAMS)
+        alone = rule(cp.run.Run(law.oracle()), STREAMS)
         inner = testing.CountingOracle(law.oracle())
         oracle = inner.rechecking(1.0)
-        result = rule(cp.Unmasking(oracle), STREAMS)
+        result = rule(cp.run.Run(oracle), STREAMS)
         assert np.array_equal(result.tokens, alone.tokens)
         assert result.ledger == alone.ledger
-        assert oracle.num_repeated >= alone.ledger.total
-        assert inner.states == alone.ledger.total + oracle.num_repeated
+        assert oracle.num_repeated >= alone.ledger.evaluations
+        assert inner.states == alone.ledger.evaluations + oracle.num_repeated
 
 
 def test_the_first_state_is_always_checked(table_law):
     oracle = table_law.oracle().rechecking(1e-12)
-    result = samplers.Sequential()(cp.Unmasking(oracle), STREAMS)
-    assert (oracle.num_repeated, result.ledger.total) == (1, table_law.length)
+    result = samplers.Sequential()(cp.run.Run(oracle), STREAMS)
+    assert (oracle.num_repeated, result.ledger.evaluations) == (1, table_law.length)
 
 
 def test_about_the_share_is_checked(uniform_oracle):
@@ -52,7 +52,11 @@ def test_lockstep_and_gathered_runs_are_checked(table_law):
         batch = cp.sample(oracle, rule, 4, progress=False)
         assert np.array_equal(batch.sequences, alone.sequences)
         assert batch.ledger == alone.ledger
-        assert inner.states == alone.ledger.total + oracle.num_repeated >= 2 * alone.ledger.total
+        assert (
+            inner.states
+            == alone.ledger.evaluations + oracle.num_repeated
+            >= 2 * alone.ledger.evaluations
+        )
         random = testing.bad_oracles()["random rows"]
         for count in (1, 4):
             with pytest.raises(cp.OracleError, match="is not frozen"):
@@ -61,7 +65,7 @@ def test_lockstep_and_gathered_runs_are_checked(table_law):
 
 def test_no_budget_is_touched(table_law):
     oracle = table_law.oracle().rechecking(1.0)
-    batch = cp.sample(oracle, "one-batch", max_submissions=1, progress=False)
+    batch = cp.sample(oracle, "one-batch", max_evaluations=1, progress=False)
     assert (batch.num_completed, oracle.num_repeated) == (1, 1)
 
 
@@ -102,9 +106,9 @@ class OfTheOrder(RowOracle):
 
 
 def test_states_are_asked_again_with_the_order_in_which_they_were_committed():
-    alone = samplers.Sequential()(cp.Unmasking(OfTheOrder()), STREAMS)
+    alone = samplers.Sequential()(cp.run.Run(OfTheOrder()), STREAMS)
     oracle = OfTheOrder().rechecking(1.0)
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     assert samplers.Sequential()(run, STREAMS).tokens.tolist() == alone.tokens.tolist()
     assert oracle.num_repeated >= 3
 
@@ -190,7 +194,7 @@ def test_the_row_that_moved_most_is_named_by_state_and_position(worst, number, p
 
 def test_states_from_which_nothing_was_read_need_no_comparing(law):
     oracle = law.oracle().rechecking(1.0)
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     run.do(Probe(run.state, []))
     assert oracle.num_repeated == 0
     run.do(Probe(run.state, [0]))

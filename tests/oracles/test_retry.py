@@ -35,7 +35,7 @@ class Flaky(testing.CountingOracle):
 
 
 def drawn(oracle, **options):
-    return cp.samplers.Sequential("random")(cp.Unmasking(oracle, **options), STREAMS)
+    return cp.samplers.Sequential("random")(cp.run.Run(oracle, **options), STREAMS)
 
 
 def test_a_call_that_raises_is_repeated_and_charged_once(law):
@@ -47,7 +47,7 @@ def test_a_call_that_raises_is_repeated_and_charged_once(law):
     alone = drawn(testing.CountingOracle(law.oracle()))
     assert np.array_equal(result.tokens, alone.tokens)
     assert result.ledger == alone.ledger
-    assert inner.states == result.ledger.total
+    assert inner.states == result.ledger.evaluations
     assert pauses == [0.5, 1.0, 0.5]
     where = [(failure.call, failure.attempt) for failure in oracle.failures]
     assert where == [(1, 1), (1, 2), (2, 1)]
@@ -122,7 +122,7 @@ def test_a_run_of_which_work_is_kept_is_answered_again_from_what_its_query_says(
     oracle = inner.retrying(2, sleep=lambda _: None)
     result, alone = drawn(oracle), drawn(forest_law.oracle())
     assert np.array_equal(result.tokens, alone.tokens) and result.ledger == alone.ledger
-    assert result.ledger.total == forest_law.length < inner.states
+    assert result.ledger.evaluations == forest_law.length < inner.states
     assert 1 < inner.in_full < inner.states, "begun anew after a failure, and only then"
 
 
@@ -151,7 +151,7 @@ def one_stage(oracle, law):
         cp.run.Probe(states[k : k + 2], cp.Readouts.same(2, [1, 2])) for k in range(0, 16, 2)
     ]
     seen = []
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     run.do(Stream(iter(requests), lambda _, rows: seen.append(rows.masses.copy())))
     return np.concatenate(seen), run.ledger
 
@@ -164,7 +164,7 @@ def test_an_oracle_that_reads_ahead_does_so_between_failures_too(forest_law):
     oracle = Retry(inner, attempts=3, backoff=0.5, sleep=pauses.append)
     rows, charged = one_stage(oracle, forest_law)
     assert np.array_equal(rows, alone) and charged == ledger
-    assert inner.furthest == 3 and inner.states == ledger.total == 16
+    assert inner.furthest == 3 and inner.states == ledger.evaluations == 16
     assert pauses == [0.5, 1.0, 0.5, 0.5]
     where = [(failure.call, failure.attempt) for failure in oracle.failures]
     assert where == [(0, 1), (0, 2), (2, 1), (4, 1)]

@@ -53,7 +53,7 @@ def law():
 def test_a_result_shows_what_it_cost_and_its_rounds(law, tmp_path):
     result = cp.sample(law.oracle(), "spread", seed=1, batches=3).results[0]
     html = result._repr_html_()
-    assert f"<dt>evaluations</dt><dd>{result.ledger.total}</dd>" in html
+    assert f"<dt>evaluations</dt><dd>{result.ledger.evaluations}</dd>" in html
     assert "positions committed in each round" in html and "<svg" in html
     result.report(tmp_path / "result.html", "My run")
     page = (tmp_path / "result.html").read_text("utf-8")

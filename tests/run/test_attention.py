@@ -1,4 +1,4 @@
-"""Attention at the door: it comes with a submission, is checked, and is charged nothing more."""
+"""Attention at the door: it comes with an evaluation, is checked, and is charged nothing more."""
 
 import numpy as np
 import pytest
@@ -18,13 +18,13 @@ def weights(length: int, seed: int = 0) -> np.ndarray:
     return drawn / drawn.sum(axis=1, keepdims=True)
 
 
-def begun(oracle: cp.Oracle, **options) -> cp.Unmasking:
-    run = cp.Unmasking(oracle, **options)
+def begun(oracle: cp.Oracle, **options) -> cp.run.Run:
+    run = cp.run.Run(oracle, **options)
     run.begin(STREAMS)
     return run
 
 
-def test_a_selection_sees_the_attention_of_the_submission_it_is_charged_for(law):
+def test_a_selection_sees_the_attention_of_the_evaluation_it_is_charged_for(law):
     oracle = AttentiveLaw(law.oracle(), weights(law.length))
     run = begun(oracle)
     seen = []
@@ -40,10 +40,15 @@ def test_a_selection_sees_the_attention_of_the_submission_it_is_charged_for(law)
     assert np.array_equal(seen[0][2], oracle.weights)
     assert oracle.calls == [3]
     ledger = run.ledger
-    assert (ledger.total, ledger.commits, ledger.depth, ledger.rows_read) == (1, 1, 1, law.length)
+    assert (ledger.evaluations, ledger.commits, ledger.stages, ledger.rows_read) == (
+        1,
+        1,
+        1,
+        law.length,
+    )
     assert oracle.states == 1
     assert run.transcript.replay() == ledger
-    assert run.rights_used == cp.Right.SELECT_AFTER_REPLY
+    assert run.used == cp.Need.SELECT
 
 
 def test_attention_changes_nothing_that_is_drawn(law):
@@ -60,9 +65,9 @@ def test_attention_changes_nothing_that_is_drawn(law):
 
 def test_without_the_right_to_select_it_is_a_probe_and_a_commit(law):
     oracle = AttentiveLaw(law.oracle(), weights(law.length))
-    run = begun(oracle, rights=cp.Right.NONE)
+    run = begun(oracle, allowed=cp.Need.NONE)
     commit_selected(run, lambda residual, rows, attention: residual, 1)
-    assert (run.ledger.probes, run.ledger.commits, run.ledger.depth) == (1, 1, 2)
+    assert (run.ledger.probes, run.ledger.commits, run.ledger.stages) == (1, 1, 2)
     assert oracle.states == 2 and len(oracle.calls) == 1
 
 
@@ -95,7 +100,7 @@ def test_what_is_no_attention_is_refused(table_law, wrong, said):
 
 def test_nothing_is_asked_past_the_budget(table_law):
     oracle = AttentiveLaw(table_law.oracle(), weights(4))
-    run = begun(oracle, max_submissions=1)
+    run = begun(oracle, max_evaluations=1)
     commit_selected(run, lambda residual, rows, attention: residual[:1], 1)
     with pytest.raises(cp.errors.BudgetExceeded):
         commit_selected(run, lambda residual, rows, attention: residual[:1], 1)

@@ -22,7 +22,7 @@ def batch(request: pytest.FixtureRequest, law) -> cp.SampleBatch:
     name = "sequential" if request.param == "stopped" else request.param
     most = 2 if request.param == "stopped" else None
     return cp.sample(
-        law.oracle(), name, 4, given=given, seed=3, max_submissions=most, progress=False
+        law.oracle(), name, 4, given=given, seed=3, max_evaluations=most, progress=False
     )
 
 
@@ -41,7 +41,7 @@ def test_a_file_gives_back_what_was_saved(batch, tmp_path):
     for mine, other in zip(back.results, batch.results, strict=True):
         assert mine.summary() == other.summary()
         assert mine.stop is other.stop
-        assert mine.rights == other.rights
+        assert mine.used == other.used
         assert (mine.tokens is None) == (other.tokens is None)
         assert mine.state.tolist() == other.state.tolist()
         assert mine.given.tolist() == other.given.tolist()
@@ -125,7 +125,7 @@ def test_a_batch_says_in_one_line_what_it_is():
     text = repr(batch)
     assert len(text) < 300
     assert text.startswith("SampleBatch(3 x 2000 by random-balanced, all completed; 12 submi")
-    stopped = cp.sample(law.oracle(), "sequential", 3, max_submissions=4, progress=False)
+    stopped = cp.sample(law.oracle(), "sequential", 3, max_evaluations=4, progress=False)
     assert "0 completed, budget-spent" in repr(stopped)
     assert "_ _ _" not in repr(stopped)  # nothing that looks like a result
     alone = cp.sample(law.oracle(), "one-batch", 1, progress=False)
@@ -185,7 +185,7 @@ BAD_PARTS = {
     "no records": (lambda h, r: r.clear(), "it has no sequences"),
     "ledger": (lambda h, r: h["ledger"].update(probes=True), "must hold whole numbers of at"),
     "measuring": (lambda h, r: h["measuring"].update(probes=-1), "must hold whole numbers of"),
-    "own ledger": (lambda h, r: r[1]["ledger"].update(depth=1.0), "must hold whole numbers of"),
+    "own ledger": (lambda h, r: r[1]["ledger"].update(stages=1.0), "must hold whole numbers of"),
     "number": (lambda h, r: r[1].update(sequence=True), "must have its number and the reason"),
     "reason": (lambda h, r: r[0].update(reason=None), "must have its number and the reason"),
     "text": (lambda h, r: r[1].update(text=["b"]), "must be spelled as a text"),
@@ -236,11 +236,11 @@ def test_what_older_files_do_not_have_is_what_it_was_then(law, tmp_path):
 
 
 def test_every_field_of_a_batch_and_of_its_results_comes_back(law, tmp_path):
-    rights = cp.Right.VERIFY | cp.Right.SELECT_AFTER_REPLY
+    rights = cp.Need.VERIFY | cp.Need.SELECT
     drawn = cp.sample(law.oracle(), "one-batch", 2, seed=5, temperature=0.5, progress=False)
     results = [
         replace(
-            result, rights=rights, stop=stop, reason=f"because of {k}", settings={"a": [1, "inf"]},
+            result, used=used, stop=stop, reason=f"because of {k}", settings={"a": [1, "inf"]},
             streams=cp.Streams(10 + k, 20 + k), seconds=1.5 + k, sequence=7 - k, undone=k,
             ledger=cp.Ledger(1, 2, 3, 4, 5, 6, 7 + k), oracle_name="mine", sampler="some",
         )

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe import Right
+from counterprobe import Need
 from counterprobe.run import Commit, Draft, Keep, Once, Preprocess, Probe, Read, Remask
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
 
 
-def begun(oracle: cp.Oracle, **options) -> cp.Unmasking:
-    run = cp.Unmasking(oracle, **options)
+def begun(oracle: cp.Oracle, **options) -> cp.run.Run:
+    run = cp.run.Run(oracle, **options)
     run.begin(STREAMS)
     return run
 
@@ -25,28 +25,28 @@ def test_a_draft_is_a_probe_until_it_is_committed_from(law):
     draft = run.do(Draft())
     assert draft.positions.tolist() == list(range(law.length))
     assert len(draft.rows) == len(draft.tokens) == law.length
-    assert run.ledger == cp.Ledger(probes=1, depth=1, rows_read=law.length, widest_stage=1)
+    assert run.ledger == cp.Ledger(probes=1, stages=1, rows_read=law.length, widest_stage=1)
     assert (run.state == MASK).all()
     tokens = run.do(Keep([2, 0]))
     assert tokens.tolist() == draft.tokens[[2, 0]].tolist()
     assert run.state[[0, 2]].tolist() == draft.tokens[[0, 2]].tolist()
     assert run.ledger == cp.Ledger(
-        commits=1, depth=1, rows_read=law.length, widest_stage=1, selected_commits=1
+        commits=1, stages=1, rows_read=law.length, widest_stage=1, selected_commits=1
     )
-    assert run.rights_used == Right.COMMIT_CANDIDATES | Right.SELECT_AFTER_REPLY
+    assert run.used == Need.CANDIDATES | Need.SELECT
     assert run.transcript.replay() == run.ledger
 
 
 def test_without_selecting_after_the_reply_the_history_is_submitted_again(law, counted):
     oracle = counted(law.oracle())
-    run = begun(oracle, rights=Right.COMMIT_CANDIDATES)
+    run = begun(oracle, allowed=Need.CANDIDATES)
     draft = run.do(Draft())
     assert run.do(Keep([1])).tolist() == [draft.tokens[1]]
     assert run.ledger == cp.Ledger(
-        probes=1, commits=1, depth=2, rows_read=law.length + 1, widest_stage=1
+        probes=1, commits=1, stages=2, rows_read=law.length + 1, widest_stage=1
     )
-    assert run.ledger.total == oracle.states
-    assert run.rights_used == Right.COMMIT_CANDIDATES
+    assert run.ledger.evaluations == oracle.states
+    assert run.used == Need.CANDIDATES
     assert run.transcript.replay() == run.ledger
 
 
@@ -54,13 +54,13 @@ def test_candidates_come_from_the_rows_and_every_draft_has_fresh_noise(law):
     run = begun(law.oracle())
     everywhere = np.arange(law.length)
     noise = STREAMS.commit_noise(law.length)
-    rows = cp.Unmasking(law.oracle()).do(cp.run.Preprocess())
+    rows = cp.run.Run(law.oracle()).do(cp.run.Preprocess())
     drawn = None
     for draw in range(3):
         # A second draft from the same reading submits nothing.
         drawn = run.do(Draft(drawn and drawn.reading))
         assert drawn.tokens.tolist() == rows.draw(noise.uniforms(everywhere, draw)).tolist()
-    assert run.ledger.total == 1
+    assert run.ledger.evaluations == 1
     run.do(Keep([0]))
     left = run.residual
     exact = law.oracle().rows(run.state[None], cp.Readouts.same(1, left))
@@ -70,18 +70,18 @@ def test_candidates_come_from_the_rows_and_every_draft_has_fresh_noise(law):
     assert now.tolist() == exact.draw(noise.uniforms(left, 4)).tolist()
 
 
-def look_ahead(run: cp.Unmasking, draft: cp.run.Drafted, batches: list[list[int]]):
+def look_ahead(run: cp.run.Run, draft: cp.run.Drafted, batches: list[list[int]]):
     states = np.stack([draft.place(np.array(batch)) for batch in batches])
     return run.do(Probe(states, cp.Readouts.every_masked(states)))
 
 
-def test_a_probe_of_the_next_state_spares_its_submission(law, counted):
+def test_a_probe_of_the_next_state_spares_its_evaluation(law, counted):
     oracle = counted(law.oracle())
     run = begun(oracle)
     draft = run.do(Draft())
     ahead = look_ahead(run, draft, [[0], [1, 2], [3]])
     assert run.ledger.probes == 4
-    assert run.ledger.depth == 2
+    assert run.ledger.stages == 2
     assert run.ledger.widest_stage == 3
     for k, batch in enumerate([[0], [1, 2], [3]]):
         state = draft.place(np.array(batch))
@@ -93,7 +93,7 @@ def test_a_probe_of_the_next_state_spares_its_submission(law, counted):
     again = run.do(Draft(ahead.at(1)))
     assert np.array_equal(again.rows.masses, ahead.at(1).rows.masses)
     run.do(Keep(again.positions))
-    assert run.ledger.total == oracle.states == 4
+    assert run.ledger.evaluations == oracle.states == 4
     assert (run.ledger.probes, run.ledger.commits) == (2, 2)
     assert run.transcript.replay() == run.ledger
 
@@ -138,7 +138,7 @@ def test_only_what_was_charged_as_a_probe_becomes_a_commit(law):
     own = cp.run.Reading(run.state, run.residual, rows)
     with pytest.raises(ValueError, match="the current state was not probed"):
         run.do(Commit([0], own))
-    assert run.ledger == cp.Ledger(preprocessing=1, depth=1, rows_read=law.length, widest_stage=1)
+    assert run.ledger == cp.Ledger(preprocessing=1, stages=1, rows_read=law.length, widest_stage=1)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Shares(cp.samplers.Sampler):
     """Commits from rows that all sequences of a seed have read once."""
 
     name: ClassVar[str] = "shares"
-    rights: ClassVar[Right] = Right.SELECT_AFTER_REPLY
+    needs: ClassVar[Need] = Need.SELECT
 
     def unmask(self, view, rng):
         def look():
@@ -167,9 +167,9 @@ def test_a_reading_that_is_not_committed_from_stays_a_probe(law, counted):
     run = begun(oracle)
     reading = run.do(Read())
     run.do(Commit(reading.positions[:1]))
-    assert (run.ledger.probes, run.ledger.commits, run.ledger.depth) == (1, 1, 2)
-    assert run.ledger.total == oracle.states == 2
-    assert run.rights_used == Right.NONE
+    assert (run.ledger.probes, run.ledger.commits, run.ledger.stages) == (1, 1, 2)
+    assert run.ledger.evaluations == oracle.states == 2
+    assert run.used == Need.NONE
 
 
 def test_probes_may_come_between_a_draft_and_its_commit(law, counted):
@@ -178,14 +178,14 @@ def test_probes_may_come_between_a_draft_and_its_commit(law, counted):
     draft = run.do(Draft())
     run.do(Probe(draft.place(np.array([0])), [1]))
     run.do(Keep([0]))
-    assert (run.ledger.probes, run.ledger.commits, run.ledger.depth) == (1, 1, 2)
-    assert run.ledger.total == oracle.states
+    assert (run.ledger.probes, run.ledger.commits, run.ledger.stages) == (1, 1, 2)
+    assert run.ledger.evaluations == oracle.states
 
 
 def test_candidates_need_their_right_and_a_draft(law, counted):
     oracle = counted(law.oracle())
-    bare = begun(oracle, rights=Right.SELECT_AFTER_REPLY)
-    with pytest.raises(ValueError, match="Draft needs the right COMMIT_CANDIDATES"):
+    bare = begun(oracle, allowed=Need.SELECT)
+    with pytest.raises(ValueError, match="Draft needs the right CANDIDATES"):
         bare.do(Draft())
     run = begun(oracle)
     with pytest.raises(ValueError, match=r"Keep needs candidates .* yield Draft\(\)"):
@@ -205,8 +205,8 @@ def test_candidates_need_their_right_and_a_draft(law, counted):
 
 def test_a_sampler_is_refused_a_run_without_its_right(law, counted):
     oracle = counted(law.oracle())
-    with pytest.raises(ValueError, match="'punt' needs the right commit-candidates, which this"):
-        cp.samplers.PUNT()(cp.Unmasking(oracle, rights=Right.NONE), STREAMS)
+    with pytest.raises(ValueError, match="'punt' needs the right candidates, which this"):
+        cp.samplers.PUNT()(cp.run.Run(oracle, allowed=Need.NONE), STREAMS)
     assert oracle.calls == 0
 
 
@@ -215,10 +215,10 @@ def test_a_sampler_is_refused_a_run_without_its_right(law, counted):
 
 def test_temperature_changes_what_is_drawn_and_is_recorded(law):
     def draw(temperature: float) -> cp.SampleResult:
-        run = cp.Unmasking(law.oracle(), temperature=temperature)
+        run = cp.run.Run(law.oracle(), temperature=temperature)
         return cp.samplers.Sequential()(run, STREAMS)
 
-    usual = cp.samplers.Sequential()(cp.Unmasking(law.oracle()), STREAMS)
+    usual = cp.samplers.Sequential()(cp.run.Run(law.oracle()), STREAMS)
     assert draw(1.0).tokens.tolist() == usual.tokens.tolist()
     cold = draw(0.0)
     state = np.full(law.length, MASK, dtype=np.int32)

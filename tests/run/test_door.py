@@ -38,12 +38,12 @@ def test_a_probe_is_asked_checked_and_charged(law, counted):
     rows = probe(door, states, [1, 2])
     expected = law.oracle().rows(states.astype(np.int32), cp.Readouts.same(3, [1, 2]))
     assert np.array_equal(rows.masses, expected.masses)
-    assert door.ledger == cp.Ledger(probes=3, depth=1, rows_read=6, widest_stage=3)
-    assert door.ledger.total == oracle.states
+    assert door.ledger == cp.Ledger(probes=3, stages=1, rows_read=6, widest_stage=3)
+    assert door.ledger.evaluations == oracle.states
     assert door.transcript.replay() == door.ledger
     pairs = cp.Readouts.pairs([2, 0], [3, 1])
     assert len(probe(door, states, pairs)) == 2
-    assert door.ledger.depth == 2
+    assert door.ledger.stages == 2
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_bad_probe_is_refused_before_it_is_asked(
     door = Door(oracle)
     with pytest.raises(ValueError, match=message):
         probe(door, states, readouts)
-    assert oracle.calls == door.ledger.total == 0
+    assert oracle.calls == door.ledger.evaluations == 0
 
 
 def test_a_bad_reply_is_an_error_and_not_charged():
@@ -84,49 +84,49 @@ def test_a_stage_charges_what_was_asked_when_it_closes_and_when_it_fails(law):
         assert door.ledger == cp.Ledger()
         with pytest.raises(ValueError, match="inside an open stage"):
             probe(door, states, [0])
-    assert door.ledger == cp.Ledger(probes=4, depth=1, rows_read=4, widest_stage=4)
+    assert door.ledger == cp.Ledger(probes=4, stages=1, rows_read=4, widest_stage=4)
     with pytest.raises(RuntimeError), door.stage("probe") as stage:
         rows(stage, states, readouts)
         raise RuntimeError
     assert door.ledger.probes == 6
     with door.stage("probe"):
         pass
-    assert door.ledger.depth == 2
+    assert door.ledger.stages == 2
 
 
-def test_a_draw_that_fails_leaves_its_submission_charged(law, counted):
+def test_a_draw_that_fails_leaves_its_evaluation_charged(law, counted):
     def broken(state, positions, rows, index):
         raise RuntimeError("no noise today")
 
     oracle = counted(law.oracle())
-    run = cp.Unmasking(oracle, draw=broken)
+    run = cp.run.Run(oracle, draw=broken)
     with pytest.raises(RuntimeError, match="no noise today"):
         run.do(Commit([0]))
-    assert run.ledger.total == run.ledger.probes == oracle.states == 1
+    assert run.ledger.evaluations == run.ledger.probes == oracle.states == 1
     assert (run.state == MASK).all()
 
 
 def test_a_budget_is_checked_before_the_oracle_is_asked(law, counted):
     oracle = counted(law.oracle())
-    door = Door(oracle, max_submissions=4)
+    door = Door(oracle, max_evaluations=4)
     states = np.full((3, law.length), MASK, dtype=np.int32)
     probe(door, states, [0])
     with pytest.raises(
-        cp.errors.BudgetExceeded, match="max_submissions is 4 and going on would make 6"
+        cp.errors.BudgetExceeded, match="max_evaluations is 4 and going on would make 6"
     ):
         probe(door, states, [0])
     readouts = cp.Readouts.same(1, [0])
     with pytest.raises(cp.errors.BudgetExceeded), door.stage("probe") as stage:
         rows(stage, states[:1], readouts)
         rows(stage, states[:1], readouts)  # an open stage counts
-    assert oracle.states == door.ledger.total == 4
-    with pytest.raises(ValueError, match=r"max_submissions must be a whole number, got 1\.5"):
-        Door(oracle, max_submissions=1.5)
+    assert oracle.states == door.ledger.evaluations == 4
+    with pytest.raises(ValueError, match=r"max_evaluations must be a whole number, got 1\.5"):
+        Door(oracle, max_evaluations=1.5)
 
 
 def test_a_run_may_be_handed_its_door(law):
     door = Door(law.oracle(), record=cp.run.Level.FULL)
-    run = cp.Unmasking(law.oracle(), door=door)
+    run = cp.run.Run(law.oracle(), door=door)
     run.begin(STREAMS)
     probe(door, run.state, [0])
     run.do(Commit([0]))
@@ -136,7 +136,7 @@ def test_a_run_may_be_handed_its_door(law):
 
 
 def test_a_commit_returns_the_rows_that_were_drawn_from(law):
-    run, plain = cp.Unmasking(law.oracle()), cp.Unmasking(law.oracle())
+    run, plain = cp.run.Run(law.oracle()), cp.run.Run(law.oracle())
     for one in (run, plain):
         one.begin(STREAMS)
         one.do(Commit([1]))
@@ -156,7 +156,7 @@ def test_a_drawing_of_ones_own_replaces_the_noise(law):
         asked.append((state.tolist(), positions.tolist(), len(rows), index))
         return np.zeros(len(positions), dtype=np.int64)
 
-    run = cp.Unmasking(law.oracle(), draw=first_token)
+    run = cp.run.Run(law.oracle(), draw=first_token)
     run.do(Draft())
     run.do(Keep([0]))
     run.do(Commit([2, 1]))
@@ -176,7 +176,7 @@ class Watching:
         self.told = []
 
     def charge(self, event, stage):
-        self.told.append((event.operation, event.submissions, stage))
+        self.told.append((event.operation, event.evaluations, stage))
 
     def reach(self, depth):
         self.told.append(("reach", depth))
@@ -238,7 +238,7 @@ def test_the_end_of_a_stage_is_told_when_it_has_been_charged(law):
     door = Door(law.oracle())
 
     def tell(operation):
-        told.append((operation, door.ledger.total))
+        told.append((operation, door.ledger.evaluations))
 
     with door.stage("probe", tell) as stage:
         rows(stage, masked(law, 2), cp.Readouts.same(2, [0]))
@@ -259,7 +259,7 @@ def test_stages_are_logged_only_for_those_who_want_to_know(law, caplog):
     with caplog.at_level(logging.DEBUG, logger="counterprobe"), door.stage("probe") as stage:
         rows(stage, masked(law, 2), cp.Readouts.same(2, [0, 1]))
         stage.commit(np.array([0, 1, 2]))
-    assert caplog.messages == ["commit: 2 submissions, 4 rows, batch of 3; total 3"]
+    assert caplog.messages == ["commit: 2 evaluations, 4 rows, batch of 3; total 3"]
 
 
 def test_an_event_holds_what_its_stage_was_about(law):
@@ -274,7 +274,7 @@ def test_an_event_holds_what_its_stage_was_about(law):
         second = drive(door.oracle, stage.ask(query, known)).rows
         stage.commit(np.array([2, 1]), selected=True)
     (event,) = door.transcript.events
-    assert (event.operation, event.submissions, event.rows_read) == ("commit", 3, 4)
+    assert (event.operation, event.evaluations, event.rows_read) == ("commit", 3, 4)
     assert event.positions.tolist() == [2, 1]
     assert event.selected and not event.promoted
     assert event.rows[0] is first and event.rows[1] is second and len(event.rows) == 2
@@ -350,7 +350,7 @@ def test_every_label_comes_with_its_own_rows_and_every_state_is_charged_once(law
     assert [label for label, _ in found] == ["request 1", "request 2", "request 3"]
     for (_, read), (_, query, _) in zip(found, labelled(law), strict=True):
         assert np.array_equal(read.dense(), law.oracle().ask(query).rows.dense())
-    assert door.ledger == cp.Ledger(probes=6, depth=1, rows_read=6, widest_stage=6)
+    assert door.ledger == cp.Ledger(probes=6, stages=1, rows_read=6, widest_stage=6)
     assert oracle.states == 6
 
 
@@ -360,13 +360,13 @@ def test_the_first_request_past_the_budget_is_refused_and_never_reaches_the_orac
     law, kind, budget, answered
 ):
     oracle = kind(law.oracle())
-    door = Door(oracle, max_submissions=budget)
+    door = Door(oracle, max_evaluations=budget)
     seen = []
-    refused = pytest.raises(cp.errors.BudgetExceeded, match=f"max_submissions is {budget}")
+    refused = pytest.raises(cp.errors.BudgetExceeded, match=f"max_evaluations is {budget}")
     with refused if answered < 3 else nullcontext(), door.stage("probe") as stage:
         drive(oracle, stage.ask_all(labelled(law), lambda label, _: seen.append(label)))
     assert len(seen) == answered
-    assert oracle.states == door.ledger.total == [0, 1, 3, 6][answered]
+    assert oracle.states == door.ledger.evaluations == [0, 1, 3, 6][answered]
 
 
 def test_an_error_of_whoever_makes_the_requests_comes_in_its_turn(law):
@@ -438,7 +438,7 @@ def test_possible_states_are_answered_in_any_order_and_the_others_noted(copies, 
         requests.append(cp.run.Probe(states, readouts, refusals=Refusals()))
         is_refused = (states[:, 0] != MASK) & (states[:, 0] != states[:, 1])
         expected.append(np.flatnonzero(is_refused))
-    run, rows = cp.Unmasking(kind(copies.oracle())), []
+    run, rows = cp.run.Run(kind(copies.oracle())), []
     run.do(Stream(requests, lambda _, answer: rows.append(answer)))
     num_read = 0
     for request, refused, answer in zip(requests, expected, rows, strict=True):
@@ -451,7 +451,7 @@ def test_possible_states_are_answered_in_any_order_and_the_others_noted(copies, 
                 assert answer.take(np.array([k])).dense()[0].tolist() == alone.tolist()
                 num_read += 1
     assert run.ledger.probes == sum(len(request.states) for request in requests)
-    assert (run.ledger.rows_read, run.ledger.depth) == (num_read, 1)
+    assert (run.ledger.rows_read, run.ledger.stages) == (num_read, 1)
     prints = np.concatenate([event.fingerprints for event in run.transcript.events])
     shown = np.concatenate([fingerprint(request.states) for request in requests])
     assert sorted(prints.tolist()) == sorted(shown.tolist())
@@ -472,11 +472,11 @@ def test_a_refusal_that_nobody_notes_is_an_error_in_its_turn(copies, kind):
 @pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
 def test_only_a_refused_state_that_is_reached_is_an_error(copies):
     oracle = CountingOracle(copies.oracle())
-    run, refusals = cp.Unmasking(oracle), Refusals()
+    run, refusals = cp.run.Run(oracle), Refusals()
     rows = run.do(Probe(every_pair()[[1, 2, 3, 5]], [2], refusals=refusals)).rows
     assert np.allclose(rows.dense(), 1 / 3), "for nobody to look at"
     assert refusals.states == [0, 1, 2, 3] and "x0=0, x1=1" in str(refusals.reason)
-    assert (run.ledger.probes, run.ledger.rows_read, run.ledger.depth) == (4, 0, 1)
+    assert (run.ledger.probes, run.ledger.rows_read, run.ledger.stages) == (4, 0, 1)
     assert [len(seen) for seen in oracle.seen] == [4, 2, 1, 1, 2, 1, 1], "halves, in order"
     refusals.require_answered(0)
     with pytest.raises(cp.errors.ImpossibleState, match="x0=0, x1=1"):

@@ -56,7 +56,7 @@ def test_groups_with_a_plan_each(law, at_once, temperature, given):
 
 
 @pytest.mark.parametrize(
-    "options", [{"max_submissions": 1}, {"temperature": 0}, {"on_event": lambda event: None}]
+    "options", [{"max_evaluations": 1}, {"temperature": 0}, {"on_event": lambda event: None}]
 )
 def test_what_has_to_be_done_round_by_round_is_drawn_so(law, options):
     oracle = DrawsItself(law.oracle())

@@ -238,7 +238,7 @@ def sharing(oracle, shared, requests, name="structure"):
     """Return a run that computes something once, and its ledger and result at the end."""
 
     def work(index):
-        run = cp.Unmasking(oracle, shared=shared)
+        run = cp.run.Run(oracle, shared=shared)
         run.begin(STREAMS)
 
         def rule():
@@ -276,7 +276,7 @@ def test_runs_that_come_to_the_same_thing_wait_for_the_first_and_share_its_charg
 
     results = gather(oracle, [sharing(oracle, Shared(), requests)] * 3)
     ledgers, found = zip(*results, strict=True)
-    assert list(ledgers) == [cp.Ledger(probes=3, depth=2, rows_read=3, widest_stage=2)] * 3
+    assert list(ledgers) == [cp.Ledger(probes=3, stages=2, rows_read=3, widest_stage=2)] * 3
     assert oracle.states == 3
     assert found[0] is found[1] is found[2] and found[0] == [0]
 
@@ -286,7 +286,7 @@ def test_a_refusal_is_shared_with_its_charges(law, counted):
     shared = Shared()
 
     def work(index):
-        run = cp.Unmasking(oracle, shared=shared)
+        run = cp.run.Run(oracle, shared=shared)
         run.begin(STREAMS)
 
         def compute():
@@ -301,7 +301,7 @@ def test_a_refusal_is_shared_with_its_charges(law, counted):
         return run.ledger
 
     ledgers = gather(oracle, [work] * 3)
-    paid = cp.Ledger(probes=1, depth=1, rows_read=law.length, widest_stage=1)
+    paid = cp.Ledger(probes=1, stages=1, rows_read=law.length, widest_stage=1)
     assert ledgers == [paid] * 3
     assert oracle.states == 1
 

@@ -28,7 +28,7 @@ class Hearing:
         self.ledgers: list[cp.Ledger] = []
         self.tokens: dict[int, int] = {}
         self.rows_read = 0
-        self.submissions = 0
+        self.evaluations = 0
         self.result: object = None
         self.opening: Any = None
 
@@ -44,7 +44,7 @@ class Hearing:
             case Replied(_, states, readouts, rows):
                 assert len(rows) == len(readouts)
                 assert (states[readouts.state_index, readouts.position] == cp.MASK).all()
-                self.submissions += len(states)
+                self.evaluations += len(states)
                 self.rows_read += len(rows)
             case Drew(_, positions, tokens, rows):
                 assert len(positions) == len(tokens)
@@ -64,13 +64,13 @@ def test_a_listener_hears_every_reply_commit_and_ledger(forest_law, sampler):
     law = forest_law
     told = sampler.informed_by(law)
     hearing = Hearing()
-    result = told(cp.Unmasking(law.oracle(), on_event=hearing), STREAMS)
-    alone = told(cp.Unmasking(law.oracle()), STREAMS)
+    result = told(cp.run.Run(law.oracle(), on_event=hearing), STREAMS)
+    alone = told(cp.run.Run(law.oracle()), STREAMS)
     assert result.ledger == alone.ledger == hearing.ledgers[-1]
     assert (result.state == alone.state).all()
     assert hearing.heard[0] == "opened" and hearing.heard[-1] == "closed"
     assert hearing.result is result
-    assert hearing.submissions == result.ledger.total
+    assert hearing.evaluations == result.ledger.evaluations
     assert hearing.rows_read == result.ledger.rows_read
     assert hearing.tokens == {k: int(t) for k, t in enumerate(result.state)}
 
@@ -80,7 +80,7 @@ def test_the_opening_says_what_is_needed_to_draw_the_same_again(forest_law):
     given = np.full(forest_law.length, cp.MASK)
     given[1] = 2
     noisy = cp.FrozenNoise(forest_law.oracle(), radius=0.01, seed=3)
-    run = cp.Unmasking(noisy, given=given, sequence=7, temperature=0.5, on_event=hearing)
+    run = cp.run.Run(noisy, given=given, sequence=7, temperature=0.5, on_event=hearing)
     drawn = cp.samplers.RandomBalanced(3)(run, STREAMS)
     told, record = hearing.opening, hearing.opening.record
     assert (told.task, told.row_error) == ("sample", noisy.info.row_error)
@@ -88,7 +88,7 @@ def test_the_opening_says_what_is_needed_to_draw_the_same_again(forest_law):
         noisy.info.name, forest_law.length, forest_law.vocab_size, noisy.digest
     )
     again = cp.samplers.build_sampler(record.sampler, record.settings)(
-        cp.Unmasking(
+        cp.run.Run(
             noisy, given=record.given, sequence=told.sequence, temperature=record.temperature
         ),
         record.streams,
@@ -105,15 +105,15 @@ def test_a_listener_is_told_that_a_discovery_draws_nothing():
 
 
 def test_a_listener_raises_the_level_of_the_transcript_to_trace(law):
-    run = cp.Unmasking(law.oracle(), on_event=Hearing())
+    run = cp.run.Run(law.oracle(), on_event=Hearing())
     assert run.transcript.level == cp.run.Level.TRACE
-    full = cp.Unmasking(law.oracle(), on_event=Hearing(), record=cp.run.Level.FULL)
+    full = cp.run.Run(law.oracle(), on_event=Hearing(), record=cp.run.Level.FULL)
     assert full.transcript.level == cp.run.Level.FULL
 
 
 def test_what_comes_next_is_announced_before_it_is_charged(table_law):
     hearing = Hearing()
-    run = cp.Unmasking(table_law.oracle(), on_event=hearing)
+    run = cp.run.Run(table_law.oracle(), on_event=hearing)
     cp.samplers.PUNT()(run, STREAMS)
     first = hearing.heard[:8]
     assert first[:3] == ["opened", "announced draft", "probe"]
@@ -134,10 +134,10 @@ def test_sample_lets_a_listener_hear_the_first_sequence_alone(law, count):
 
 def test_what_was_shared_is_heard_as_it_was_charged(forest_law):
     hearing = Hearing()
-    source = cp.Unmasking(forest_law.oracle(), record=cp.run.Level.STRUCTURE)
+    source = cp.run.Run(forest_law.oracle(), record=cp.run.Level.STRUCTURE)
     source.do(cp.run.Preprocess())
     source.view.note("found", edges=np.empty((0, 2)))
-    taker = cp.Unmasking(forest_law.oracle(), on_event=hearing)
+    taker = cp.run.Run(forest_law.oracle(), on_event=hearing)
     taker._door.adopt(source.transcript.entries)
     assert hearing.heard == ["preprocess", "noted found"]
     assert hearing.ledgers == [source.ledger]
@@ -165,7 +165,7 @@ def test_details_are_told_of_one_sequence_and_only_notes_are_kept(law, level, se
         return
     *noted, charged = heard
     assert [told.note.name for told in noted] == [*kept, "seen"]
-    assert charged == Charged(1, event, cp.Ledger(probes=1, depth=1, rows_read=1, widest_stage=1))
+    assert charged == Charged(1, event, cp.Ledger(probes=1, stages=1, rows_read=1, widest_stage=1))
 
 
 # ----- Who hears what -----------------------------------------------------------------------
@@ -213,8 +213,8 @@ def test_no_event_is_made_that_nobody_wants(made, sampler, count):
 def test_a_discovery_and_a_single_run_make_no_event_for_nobody(made):
     law = cp.families.path(24, target_seed=3)
     cp.discover(law.oracle())
-    cp.samplers.PUNT()(cp.Unmasking(law.oracle()), STREAMS)
-    cp.samplers.PUNT()(cp.Unmasking(law.oracle(), on_event=Hearing(3)), STREAMS)
+    cp.samplers.PUNT()(cp.run.Run(law.oracle()), STREAMS)
+    cp.samplers.PUNT()(cp.run.Run(law.oracle(), on_event=Hearing(3)), STREAMS)
     assert not made
 
 

@@ -6,9 +6,9 @@ from counterprobe import Ledger
 def test_sums():
     ledger = Ledger(preprocessing=1, probes=5, commits=3, selected_commits=2)
     assert ledger.noncommit == 6
-    assert ledger.total == 9
-    assert ledger.total_without_rights == 11
-    assert ledger.depth_without_rights == 2
+    assert ledger.evaluations == 9
+    assert ledger.evaluations_without_selection == 11
+    assert ledger.stages_without_selection == 2
 
 
 def test_a_charge_adds_to_every_count_and_keeps_the_widest_stage():
@@ -17,7 +17,7 @@ def test_a_charge_adds_to_every_count_and_keeps_the_widest_stage():
         preprocessing=10,
         probes=20,
         commits=30,
-        depth=40,
+        stages=40,
         rows_read=50,
         stage_width=5,
         selected_commits=70,
@@ -33,13 +33,13 @@ def test_a_ledger_as_plain_values():
         "preprocessing": 1,
         "probes": 2,
         "commits": 3,
-        "depth": 4,
+        "stages": 4,
         "rows_read": 5,
         "widest_stage": 6,
         "selected_commits": 7,
         "noncommit": 3,
         "total": 6,
-        "total_without_rights": 13,
+        "evaluations_without_selection": 13,
     }
 
 

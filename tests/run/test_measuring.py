@@ -29,8 +29,10 @@ def test_stage_k_of_every_part_is_one_stage(table_law):
     parts = (reads(table_law, *sizes) for sizes in ((2, 1), (5, 2)))
     (one, other), ledger = measure(oracle, parts)
     assert (len(one), len(other)) == (3, 6)
-    assert ledger.probes == ledger.total == ledger.rows_read == oracle.states == 2 * 2 + 4 * 5
-    assert (ledger.depth, ledger.widest_stage) == (4, 7)
+    assert (
+        ledger.probes == ledger.evaluations == ledger.rows_read == oracle.states == 2 * 2 + 4 * 5
+    )
+    assert (ledger.stages, ledger.widest_stage) == (4, 7)
 
 
 def test_nothing_to_measure_costs_nothing(table_law):

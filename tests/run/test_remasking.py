@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe import Readouts, Right
+from counterprobe import Need, Readouts
 from counterprobe.run import Commit, Draft, Keep, Once, Probe, Remask
 from counterprobe.run.driver import Shared
 from counterprobe.samplers import WINO, ReMDM, Sampler
@@ -15,8 +15,8 @@ MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
 
 
-def begun(oracle: cp.Oracle, **options) -> cp.Unmasking:
-    run = cp.Unmasking(oracle, **options)
+def begun(oracle: cp.Oracle, **options) -> cp.run.Run:
+    run = cp.run.Run(oracle, **options)
     run.begin(STREAMS)
     return run
 
@@ -38,7 +38,7 @@ def test_masking_again_submits_nothing_and_what_was_paid_stays_paid(law):
     assert run.residual.tolist() == list(range(1, law.length))
     assert run.round_of_position[:3].tolist() == [0, -2, -2]
     assert run.num_undone == 1
-    assert run.rights_used == Right.REMASK
+    assert run.used == Need.REMASK
 
 
 @pytest.mark.parametrize("keeping", [True, False])
@@ -100,7 +100,7 @@ def test_what_may_not_be_masked_again_is_refused(law):
         run.do(Remask([]))
     with pytest.raises(ValueError, match=r"must lie in 0\.\."):
         run.do(Remask([law.length]))
-    bare = begun(law.oracle(), rights=~Right.REMASK)
+    bare = begun(law.oracle(), allowed=~Need.REMASK)
     bare.do(Commit([0]))
     with pytest.raises(ValueError, match="Remask needs the right REMASK"):
         bare.do(Remask([0]))
@@ -119,10 +119,10 @@ def test_only_rules_that_mask_again_may_probe_with_committed_positions_masked(la
     for k, position in enumerate([3, 0]):
         plain = plain_rows(law, states[k], [position])
         assert (rows.take(np.array([k])).masses == plain.masses).all()
-    assert run.ledger == paid.charge(probes=2, depth=1, rows_read=2, stage_width=2)
-    assert run.ledger.total == oracle.states
-    assert run.rights_used == Right.REMASK
-    bare = begun(law.oracle(), rights=~Right.REMASK)
+    assert run.ledger == paid.charge(probes=2, stages=1, rows_read=2, stage_width=2)
+    assert run.ledger.evaluations == oracle.states
+    assert run.used == Need.REMASK
+    bare = begun(law.oracle(), allowed=~Need.REMASK)
     bare.do(Commit([0, 1, 3]))
     with pytest.raises(ValueError, match="must keep the history"):
         bare.do(Probe(states, [3]))
@@ -132,9 +132,9 @@ def test_only_rules_that_mask_again_may_probe_with_committed_positions_masked(la
         run.do(Probe(changed, Readouts.pairs([0], [3])))
 
 
-@pytest.mark.parametrize("rights", [~Right.NONE, ~Right.SELECT_AFTER_REPLY])
+@pytest.mark.parametrize("rights", [~Need.NONE, ~Need.SELECT])
 def test_the_state_read_beside_others_is_not_submitted_again(law, rights):
-    run, plain = begun(law.oracle(), rights=rights), begun(law.oracle())
+    run, plain = begun(law.oracle(), allowed=rights), begun(law.oracle())
     for one in (run, plain):
         one.do(Commit([0, 1]))
     paid, left = run.ledger, run.residual
@@ -146,11 +146,11 @@ def test_the_state_read_beside_others_is_not_submitted_again(law, rights):
     assert (reading.rows.masses == plain_rows(law, plain.state, left).masses).all()
     tokens = run.do(Commit(left[:2], reading)).tokens
     assert tokens.tolist() == plain.do(Commit(left[:2])).tokens.tolist()
-    wave = paid.charge(probes=2, depth=1, rows_read=1 + len(left), stage_width=2)
-    if Right.SELECT_AFTER_REPLY in rights:
+    wave = paid.charge(probes=2, stages=1, rows_read=1 + len(left), stage_width=2)
+    if Need.SELECT in rights:
         assert run.ledger == wave.charge(probes=-1, commits=1, selected_commits=1)
     else:
-        assert run.ledger == wave.charge(commits=1, depth=1, rows_read=2, stage_width=1)
+        assert run.ledger == wave.charge(commits=1, stages=1, rows_read=2, stage_width=1)
     assert run.transcript.replay() == run.ledger
 
 
@@ -164,8 +164,8 @@ class Hesitant(Sampler):
     summary = source = "test"
 
     @property
-    def rights(self) -> Right:
-        return Right.REMASK
+    def needs(self) -> Need:
+        return Need.REMASK
 
     def unmask(self, view, rng):
         residual = view.residual
@@ -177,7 +177,7 @@ class Hesitant(Sampler):
 def test_a_result_says_how_many_commits_were_undone_and_what_stood_when(law):
     given = np.full(law.length, MASK)
     given[0] = 0
-    result = Hesitant()(cp.Unmasking(law.oracle(), given=given), STREAMS)
+    result = Hesitant()(cp.run.Run(law.oracle(), given=given), STREAMS)
     half = np.arange(1, law.length)[::2]
     assert result.undone == len(half) == result.summary()["undone"]
     assert result.history.shape == (4, law.length)
@@ -203,7 +203,7 @@ def test_files_keep_how_many_commits_were_undone(law, tmp_path):
     loaded = cp.SampleBatch.load(tmp_path / "drawn.jsonl")
     assert [result.undone for result in loaded.results] == [(law.length + 1) // 2] * 2
     assert loaded.results[0].history.shape == (3, law.length)  # what stood in the end alone
-    assert loaded.results[1].rights == Right.REMASK
+    assert loaded.results[1].used == Need.REMASK
 
 
 def test_scores_are_those_of_the_draw_that_stands(law):

@@ -18,7 +18,7 @@ STREAMS = cp.Streams(8, 9)
 @pytest.fixture
 def result(law) -> cp.SampleResult:
     given = [0] + [cp.MASK] * (law.length - 1)
-    run = cp.Unmasking(law.oracle(), given=given, sequence=2)
+    run = cp.run.Run(law.oracle(), given=given, sequence=2)
     return RandomBalanced(2)(run, STREAMS)
 
 
@@ -28,7 +28,7 @@ def test_the_history_shows_what_was_taken_back_where_it_stood(law):
     @dataclass(frozen=True)
     class TakesBack(cp.samplers.Sampler):
         name: ClassVar[str] = "takes-back"
-        rights: ClassVar[cp.Right] = cp.Right.REMASK
+        needs: ClassVar[cp.Need] = cp.Need.REMASK
 
         def unmask(self, view, rng):
             states.append(view.state.tolist())
@@ -36,28 +36,28 @@ def test_the_history_shows_what_was_taken_back_where_it_stood(law):
                 yield request or Commit(view.residual)
                 states.append(view.state.tolist())
 
-    found = TakesBack()(cp.Unmasking(law.oracle()), STREAMS)
+    found = TakesBack()(cp.run.Run(law.oracle()), STREAMS)
     assert found.undone == 1
     assert found.history.tolist() == states
 
 
 def test_tokens_per_forward_counts_what_the_run_committed_and_paid(result, law):
     assert result.num_committed == law.length - 1  # one position was given
-    assert result.tokens_per_forward == (law.length - 1) / result.ledger.total
+    assert result.tokens_per_forward == (law.length - 1) / result.ledger.evaluations
     assert result.summary()["tokens_per_forward"] == result.tokens_per_forward
-    nothing = Sequential()(cp.Unmasking(law.oracle(), given=result.tokens), STREAMS)
+    nothing = Sequential()(cp.run.Run(law.oracle(), given=result.tokens), STREAMS)
     assert np.isnan(nothing.tokens_per_forward)
 
 
 def test_a_result_can_be_drawn_again_from_what_it_records(result, law):
     again = cp.samplers.build_sampler(result.sampler, result.settings)(
-        cp.Unmasking(law.oracle(), given=result.given, sequence=result.sequence), result.streams
+        cp.run.Run(law.oracle(), given=result.given, sequence=result.sequence), result.streams
     )
     assert again.tokens.tolist() == result.tokens.tolist()
 
 
 def test_a_result_does_not_change_when_its_run_goes_on(law):
-    run = cp.Unmasking(law.oracle())
+    run = cp.run.Run(law.oracle())
     result = Sequential()(run, STREAMS)
     run.do(Probe(run.state, []))
     assert run.ledger.probes == 1
@@ -82,18 +82,18 @@ def test_a_result_survives_pickling(result):
 
 def test_a_result_is_shown_in_one_line():
     law = cp.families.path(4096, target_seed=196)
-    result = RandomBalanced(8)(cp.Unmasking(law.oracle()), STREAMS)
+    result = RandomBalanced(8)(cp.run.Run(law.oracle()), STREAMS)
     text = repr(result)
     assert len(text) < 200
     assert text.startswith("SampleResult(random-balanced, 4096 positions: ")
-    assert text.endswith(" ...; 8 submissions, depth 8, completed)")
+    assert text.endswith(" ...; 8 evaluations, depth 8, completed)")
     assert " ".join(str(token) for token in result.tokens[:10]) in text
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2, 3])
 def test_the_history_of_any_number_of_rounds_begins_with_the_context(law, rounds):
     given = [0] + [cp.MASK] * (law.length - 1)
-    run = cp.Unmasking(law.oracle(), given=given, max_submissions=rounds)
+    run = cp.run.Run(law.oracle(), given=given, max_evaluations=rounds)
     stopped = Sequential()(run, STREAMS)
     assert stopped.history.shape == (rounds + 1, law.length)
     for k, state in enumerate(stopped.history):
@@ -112,7 +112,7 @@ def test_a_result_without_its_transcript_shows_what_stood_in_the_end(result):
 
 
 def test_a_run_that_stopped_early_has_a_state_and_no_sequence_and_its_summary_says_so(law):
-    run = cp.Unmasking(law.oracle(), max_submissions=1)
+    run = cp.run.Run(law.oracle(), max_evaluations=1)
     stopped = Sequential()(run, STREAMS)
     said = stopped.summary()
     assert stopped.tokens is None and said["first_tokens"] is None

@@ -19,7 +19,7 @@ STREAMS = cp.Streams(5, 6)
 
 
 def alone(sampler, oracle: cp.Oracle, sequence: int, given=None) -> cp.SampleResult:
-    return sampler(cp.Unmasking(oracle, sequence=sequence, given=given), STREAMS)
+    return sampler(cp.run.Run(oracle, sequence=sequence, given=given), STREAMS)
 
 
 def many_of(sampler, oracle: cp.Oracle, count: int, **options) -> cp.SampleBatch:
@@ -29,7 +29,7 @@ def many_of(sampler, oracle: cp.Oracle, count: int, **options) -> cp.SampleBatch
 class Portion:
     """Plans that are committed without a rule."""
 
-    def __init__(self, oracle, plans, group_of, given=None, max_submissions=None, temperature=1.0):
+    def __init__(self, oracle, plans, group_of, given=None, max_evaluations=None, temperature=1.0):
         length = oracle.length
         self.states = np.full((len(group_of), length), MASK, dtype=np.int32)
         if given is not None:
@@ -40,7 +40,7 @@ class Portion:
         self.door = Door(oracle)
         self.run = Together(
             self.door, self.states, plans, np.array(group_of), draw,
-            max_submissions=max_submissions,
+            max_evaluations=max_evaluations,
         )  # fmt: skip
 
     def follow(self, **options):
@@ -53,12 +53,12 @@ def unwatched(law) -> cp.Oracle:
     return testing.CountingOracle(law.oracle())
 
 
-def test_the_whole_adds_up_submissions_and_shares_stages(law, counted):
+def test_the_whole_adds_up_evaluations_and_shares_stages(law, counted):
     oracle = counted(unwatched(law))
     many = many_of(RandomBalanced(3), oracle, 5)
-    assert many.ledger.total == oracle.states == sum(one.total for one in many.ledgers)
+    assert many.ledger.evaluations == oracle.states == sum(one.evaluations for one in many.ledgers)
     assert many.ledger.rows_read == oracle.rows_read == sum(one.rows_read for one in many.ledgers)
-    assert many.ledger.depth == oracle.calls == many.ledgers[0].depth
+    assert many.ledger.stages == oracle.calls == many.ledgers[0].stages
     assert many.ledger.widest_stage == 5
     assert many.ledger.noncommit == 0
 
@@ -142,12 +142,12 @@ def test_groups_and_portions_commit_batches_of_their_own(law, counted, rule, at_
     oracle = counted(unwatched(law))
     many = many_of(rule, oracle, 7, orders=3, at_once=at_once, log_probs=True)
     assert many.num_completed == 7
-    assert many.ledger.total == oracle.states == sum(one.total for one in many.ledgers)
+    assert many.ledger.evaluations == oracle.states == sum(one.evaluations for one in many.ledgers)
     assert many.ledger.rows_read == oracle.rows_read == 7 * law.length
-    assert many.ledger.depth == max(one.depth for one in many.ledgers)
+    assert many.ledger.stages == max(one.stages for one in many.ledgers)
     for k, group in enumerate([0, 0, 0, 1, 1, 2, 2]):
         streams = STREAMS.with_fresh_decisions(group)
-        single = rule(cp.Unmasking(law.oracle(), sequence=k), streams)
+        single = rule(cp.run.Run(law.oracle(), sequence=k), streams)
         assert many.sequences[k].tolist() == single.tokens.tolist()
         assert many.results[k].ledger == single.ledger
         assert many.results[k].round_of_position.tolist() == single.round_of_position.tolist()
@@ -169,7 +169,7 @@ def test_an_oracle_that_follows_many_histories_is_told_of_them(law, at_once):
     plain = many_of(RandomBalanced(3), law.oracle(), 5, **options)
     assert many.sequences.tolist() == plain.sequences.tolist()
     assert many.ledgers == plain.ledgers
-    assert many.ledger.total == oracle.states
+    assert many.ledger.evaluations == oracle.states
 
 
 def test_plans_may_differ_in_context_and_length(law):
@@ -180,7 +180,7 @@ def test_plans_may_differ_in_context_and_length(law):
     for k in range(3):
         single = alone(Sequential(), law.oracle(), k, given[k])
         assert portion.states[k].tolist() == single.tokens.tolist()
-    assert portion.door.ledger.depth == law.length
+    assert portion.door.ledger.stages == law.length
 
 
 def test_scores_are_the_log_rows_of_what_was_drawn(law):
@@ -197,10 +197,10 @@ def test_scores_are_the_log_rows_of_what_was_drawn(law):
 def test_a_round_past_the_budget_is_not_made(law, counted):
     oracle = counted(law.oracle())
     plans = [[[0], [1], [2]], [[1]]]
-    portion = Portion(oracle, plans, [0, 0, 1], max_submissions=2)
-    with pytest.raises(BudgetExceeded, match="max_submissions is 2 and going on would make 3"):
+    portion = Portion(oracle, plans, [0, 0, 1], max_evaluations=2)
+    with pytest.raises(BudgetExceeded, match="max_evaluations is 2 and going on would make 3"):
         portion.follow()
-    assert oracle.states == portion.door.ledger.total == 5
+    assert oracle.states == portion.door.ledger.evaluations == 5
     assert (portion.states[:2, 2] == MASK).all()
     assert portion.run.rounds == 2
 
@@ -230,4 +230,4 @@ def test_portions_are_finished_one_after_another(sampler, orders):
     assert finished == [(k, tuple(tokens)) for k, tokens in enumerate(whole.sequences)]
     committed = [now.committed for now in told]
     assert committed == sorted(committed) and committed[-1] == told[-1].masked == 23 * 5
-    assert told[-1].ledger.total == whole.ledger.total
+    assert told[-1].ledger.evaluations == whole.ledger.evaluations

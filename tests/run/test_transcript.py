@@ -21,9 +21,9 @@ def level(request: pytest.FixtureRequest) -> cp.run.Level:
     return request.param
 
 
-def hand_made_run(oracle: cp.Oracle, level: cp.run.Level) -> cp.Unmasking:
+def hand_made_run(oracle: cp.Oracle, level: cp.run.Level) -> cp.run.Run:
     """Preprocess, a stage of three requests, a probe, commits of both kinds, a failed stage."""
-    run = cp.Unmasking(oracle, record=level)
+    run = cp.run.Run(oracle, record=level)
     run.begin(STREAMS)
     run.do(Preprocess())
     state = run.state
@@ -57,7 +57,7 @@ def test_a_run_made_by_hand_replays_to_its_ledger(law, level):
         preprocessing=1,
         probes=6 + 1 + 1,
         commits=3,
-        depth=7,
+        stages=7,
         rows_read=length
         + (3 * 2 + 1 + 2 * (length - 1))  # the stage
         + 1  # the probe
@@ -108,7 +108,7 @@ def test_events_fingerprint_the_states_that_were_submitted(law, counted):
 
 
 def test_full_level_keeps_the_rows_that_came_back(law):
-    run = cp.Unmasking(law.oracle(), record=cp.run.Level.FULL)
+    run = cp.run.Run(law.oracle(), record=cp.run.Level.FULL)
     run.begin(STREAMS)
     first = run.do(Preprocess())
     second = run.do(Probe(run.state, [1, 0])).rows
@@ -148,7 +148,7 @@ def test_kept_rows_are_bounded_while_a_stage_is_still_open(monkeypatch, uniform_
         most = max(most, sum(reference() is not None for reference in alive))
 
     monkeypatch.setattr(transcript_module, "MAX_ROWS", 6)
-    run = cp.Unmasking(Watched(), record=cp.run.Level.FULL)
+    run = cp.run.Run(Watched(), record=cp.run.Level.FULL)
     readouts = cp.Readouts.same(1, [0, 1])
     run.do(Stream((cp.run.Probe(run.state[None], readouts) for _ in range(20)), consume))
     assert most == 3 + 1  # three replies of two rows kept, and the one being reduced
@@ -161,7 +161,7 @@ def test_too_many_fingerprints_become_their_sum(monkeypatch, uniform_oracle):
     expected = fingerprint(states)
 
     def stage(count: int) -> np.ndarray:
-        run = cp.Unmasking(uniform_oracle())
+        run = cp.run.Run(uniform_oracle())
         pieces = np.split(states[:count], range(1, count))
         run.do(
             Stream(
@@ -178,14 +178,14 @@ def test_too_many_fingerprints_become_their_sum(monkeypatch, uniform_oracle):
 
 
 def test_a_copy_is_cut_loose(law):
-    run = cp.Unmasking(law.oracle())
+    run = cp.run.Run(law.oracle())
     run.do(Preprocess())
     copy = run.transcript.copy()
     run.do(Probe(run.state, [0]))
     assert len(copy.events) == 1
     assert len(run.transcript.events) == 2
     assert copy.replay() == cp.Ledger(
-        preprocessing=1, depth=1, rows_read=law.length, widest_stage=1
+        preprocessing=1, stages=1, rows_read=law.length, widest_stage=1
     )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe import Right
+from counterprobe import Need
 from counterprobe.run import Draft, Keep, Noise, Probe, Remask, Stream, Verify
 from counterprobe.run.drawing import promoted_commit
 from counterprobe.run.transcript import Event, Note, Transcript
@@ -14,8 +14,8 @@ STREAMS = cp.Streams(1, 2)
 UNSCORED = [0.0]
 
 
-def begun(oracle: cp.Oracle, **options) -> cp.Unmasking:
-    run = cp.Unmasking(oracle, **options)
+def begun(oracle: cp.Oracle, **options) -> cp.run.Run:
+    run = cp.run.Run(oracle, **options)
     run.begin(STREAMS)
     return run
 
@@ -30,9 +30,9 @@ def test_the_guess_becomes_the_commit_and_the_wave_stays_probes(law, counted):
     run.do(Verify([0, 1], [1, 0], [-0.5, -0.7]))
     assert run.state[:2].tolist() == [1, 0]
     assert run.round_of_position[:2].tolist() == [0, 0]
-    assert run.ledger == cp.Ledger(probes=1, commits=1, depth=2, rows_read=3, widest_stage=1)
-    assert run.ledger.total == oracle.states == 2
-    assert run.rights_used == Right.VERIFY
+    assert run.ledger == cp.Ledger(probes=1, commits=1, stages=2, rows_read=3, widest_stage=1)
+    assert run.ledger.evaluations == oracle.states == 2
+    assert run.used == Need.VERIFY
     assert run.transcript.replay() == run.ledger
 
 
@@ -45,8 +45,8 @@ def test_a_state_of_the_wave_that_is_the_next_history_is_the_next_guess(law, cou
     run.do(Probe(ahead, [1]))
     run.do(Verify([0], [1], UNSCORED))
     run.do(Verify([1], [0], UNSCORED))
-    assert run.ledger == cp.Ledger(commits=2, depth=2, rows_read=2, widest_stage=1)
-    assert run.ledger.total == oracle.states
+    assert run.ledger == cp.Ledger(commits=2, stages=2, rows_read=2, widest_stage=1)
+    assert run.ledger.evaluations == oracle.states
     assert run.transcript.replay() == run.ledger
 
 
@@ -68,7 +68,7 @@ def test_without_a_probe_of_the_history_there_is_nothing_to_become_the_commit(la
     assert run.state[1] == MASK
 
 
-def test_a_commit_of_another_kind_spends_its_own_submission(law):
+def test_a_commit_of_another_kind_spends_its_own_evaluation(law):
     run = begun(law.oracle())
     run.do(Draft())
     run.do(Keep([0]))
@@ -78,13 +78,13 @@ def test_a_commit_of_another_kind_spends_its_own_submission(law):
 
 def test_verified_values_need_the_right(law, counted):
     oracle = counted(law.oracle())
-    run = begun(oracle, rights=~Right.VERIFY)
+    run = begun(oracle, allowed=~Need.VERIFY)
     with pytest.raises(ValueError, match="Noise needs the right VERIFY"):
         run.do(Noise())
     with pytest.raises(ValueError, match="Verify needs the right VERIFY"):
         run.do(Verify([0], [1], UNSCORED))
     with pytest.raises(ValueError, match="no commit noise yet"):
-        cp.Unmasking(oracle).do(Noise())
+        cp.run.Run(oracle).do(Noise())
     assert oracle.calls == 0
 
 
@@ -202,7 +202,7 @@ def test_a_probe_is_open_until_it_becomes_a_commit(seed):
                     promoted_commit(transcript, one[0], nowhere)
                 continue
             event = promoted_commit(transcript, one[0], np.array([5]))
-            assert (event.operation, event.submissions, event.rows_read) == ("commit", 0, 0)
+            assert (event.operation, event.evaluations, event.rows_read) == ("commit", 0, 0)
             assert event.promoted and not event.selected and event.positions.tolist() == [5]
             assert (event.fingerprints.tolist(), event.fingerprints.dtype) == (one, np.uint64)
             transcript.entries.append(event)

@@ -10,9 +10,9 @@ from counterprobe.run.transcript import Event, Whole
 MASK = cp.MASK
 
 
-def event(submissions: int, operation="probe", **options) -> Event:
+def event(evaluations: int, operation="probe", **options) -> Event:
     empty = np.empty(0, dtype=np.int64)
-    return Event(operation, submissions, 10, empty, empty.astype(np.uint64), **options)
+    return Event(operation, evaluations, 10, empty, empty.astype(np.uint64), **options)
 
 
 def test_the_whole_adds_up_and_is_as_deep_as_the_deepest():
@@ -20,12 +20,12 @@ def test_the_whole_adds_up_and_is_as_deep_as_the_deepest():
     whole.charge(event(3), 0)
     whole.charge(event(5), 0)
     whole.charge(event(1, "commit"), 1)
-    assert whole.ledger == cp.Ledger(probes=8, commits=1, depth=2, rows_read=30, widest_stage=8)
+    assert whole.ledger == cp.Ledger(probes=8, commits=1, stages=2, rows_read=30, widest_stage=8)
     whole.charge(event(0, "commit", promoted=True), 1)  # a probe that became the commit
-    assert (whole.ledger.probes, whole.ledger.commits, whole.ledger.depth) == (7, 2, 2)
+    assert (whole.ledger.probes, whole.ledger.commits, whole.ledger.stages) == (7, 2, 2)
     whole.reach(4)
     whole.reach(3)
-    assert whole.ledger.depth == 4
+    assert whole.ledger.stages == 4
     assert Whole().ledger == cp.Ledger()
 
 
@@ -44,13 +44,13 @@ def test_the_whole_is_what_adding_up_the_stages_of_every_run_gives(seed):
         else:
             one = event(int(draw.integers(1, 6)), kind)
         ledgers[k] = one.charge(ledgers[k])
-        stage = ledgers[k].depth - 1
-        widths[stage] = widths.get(stage, 0) + one.submissions
+        stage = ledgers[k].stages - 1
+        widths[stage] = widths.get(stage, 0) + one.evaluations
         whole.charge(one, stage)
         names = ("preprocessing", "probes", "commits", "rows_read", "selected_commits")
         sums = {name: sum(getattr(ledger, name) for ledger in ledgers) for name in names}
-        depth = max(ledger.depth for ledger in ledgers)
-        assert whole.ledger == cp.Ledger(depth=depth, widest_stage=max(widths.values()), **sums)
+        depth = max(ledger.stages for ledger in ledgers)
+        assert whole.ledger == cp.Ledger(stages=depth, widest_stage=max(widths.values()), **sums)
 
 
 def test_progress_of_many_runs_is_told_as_one_forwards_and_backwards():
@@ -64,7 +64,7 @@ def test_progress_of_many_runs_is_told_as_one_forwards_and_backwards():
     second(cp.run.Progress("commit", 1, 1, alone))
     first(cp.run.Progress("commit", 2, 2, alone))
     second(cp.run.Progress("remask", 0, 1, alone))
-    charged = cp.Ledger(probes=2, depth=1, rows_read=10, widest_stage=2)
+    charged = cp.Ledger(probes=2, stages=1, rows_read=10, widest_stage=2)
     assert told == [
         cp.run.Progress("probe", 0, 3, cp.Ledger()),
         cp.run.Progress("commit", 1, 3, charged),

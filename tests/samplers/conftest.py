@@ -69,7 +69,7 @@ def histogram() -> Callable[..., np.ndarray]:
     def histogram(sampler: Sampler, oracle: cp.Oracle, count: int, seed: int) -> np.ndarray:
         counts = np.zeros((oracle.vocab_size,) * oracle.length, dtype=int)
         for k in range(count):
-            run = cp.Unmasking(oracle, sequence=k)
+            run = cp.run.Run(oracle, sequence=k)
             counts[tuple(sampler(run, cp.Streams(seed + k, seed)).tokens)] += 1
         return counts
 

@@ -10,10 +10,10 @@ def test_a_window_of_one_is_the_chain_rule():
     law = cp.families.path(9, target_seed=1)
     streams = cp.Streams(1, 2)
     for order in ("index", "random"):
-        result = ASSD(1, order=order)(cp.Unmasking(law.oracle()), streams)
-        alone = Sequential(order)(cp.Unmasking(law.oracle()), streams)
+        result = ASSD(1, order=order)(cp.run.Run(law.oracle()), streams)
+        alone = Sequential(order)(cp.run.Run(law.oracle()), streams)
         assert result.tokens.tolist() == alone.tokens.tolist()
-        assert result.ledger.total == result.ledger.depth == result.ledger.commits == 9
+        assert result.ledger.evaluations == result.ledger.stages == result.ledger.commits == 9
 
 
 def test_the_last_token_alone_is_not_verified(counted):
@@ -21,13 +21,13 @@ def test_the_last_token_alone_is_not_verified(counted):
     given = np.full(5, cp.MASK)
     given[:4] = 0
     oracle = counted(law.oracle())
-    result = ASSD(3)(cp.Unmasking(oracle, given=given), cp.Streams(1, 2))
-    assert result.ledger.total == result.ledger.depth == oracle.states == 1
+    result = ASSD(3)(cp.run.Run(oracle, given=given), cp.Streams(1, 2))
+    assert result.ledger.evaluations == result.ledger.stages == oracle.states == 1
 
 
 def test_identical_rows_are_always_kept():
     # Uniform rows everywhere: no draft may be rejected, whatever the noise.
     law = cp.ForestLaw(np.ones((30, 4)), [], np.ones((4, 4)))
     for seed in range(20):
-        result = ASSD(30)(cp.Unmasking(law.oracle()), cp.Streams(0, seed))
+        result = ASSD(30)(cp.run.Run(law.oracle()), cp.Streams(0, seed))
         assert result.diagnostics.kept == (30,)

@@ -20,10 +20,10 @@ def drawn(law: cp.ForestLaw, count: int = 12, **settings: object) -> cp.SampleBa
 def test_a_run_never_takes_more_than_one_at_a_time(family, target):
     law = getattr(cp.families, family)(length=20, target_seed=3)
     batch = drawn(law, target_kl=target)
-    assert all(ledger.total <= 20 for ledger in batch.ledgers)
-    assert batch.ledger.total == sum(ledger.total for ledger in batch.ledgers)
+    assert all(ledger.evaluations <= 20 for ledger in batch.ledgers)
+    assert batch.ledger.evaluations == sum(ledger.evaluations for ledger in batch.ledgers)
     if target == 0:
-        assert {ledger.total for ledger in batch.ledgers} == {20}
+        assert {ledger.evaluations for ledger in batch.ledgers} == {20}
 
 
 @pytest.mark.parametrize("masked", [1, 2, 3])
@@ -32,7 +32,7 @@ def test_few_masks_go_one_at_a_time(masked):
     given = np.zeros(12, dtype=np.int64)
     given[:masked] = MASK
     run = cp.sample(law.oracle(), "auto", given=given, progress=False)
-    assert run.ledger.total == masked
+    assert run.ledger.evaluations == masked
     assert run.results[0].diagnostics.estimated_kl == 0
 
 
@@ -64,7 +64,7 @@ def test_dependence_that_does_not_follow_distance_is_priced(length, seed, target
     assert price.value - 3 * price.standard_error <= 1.5 * target
     reports = [one.diagnostics for one in batch.results]
     assert np.mean([report.upper_kl for report in reports]) >= price.value - price.standard_error
-    assert batch.ledger.total < length * 100
+    assert batch.ledger.evaluations < length * 100
 
 
 def test_a_smaller_target_asks_for_more_evidence_before_batches_grow():
@@ -89,7 +89,7 @@ def test_what_is_broken_keeps_to_the_target(family):
     law = getattr(cp.families, family)(length=24, target_seed=5)
     batch = drawn(law, 60)
     price = run_kl(law.oracle(), batch)
-    assert batch.ledger.total < 0.7 * 24 * 60
+    assert batch.ledger.evaluations < 0.7 * 24 * 60
     assert price.value - 3 * price.standard_error <= 0.1
     estimates = [one.diagnostics.estimated_kl for one in batch.results]
     assert np.mean(estimates) <= 0.15
@@ -177,7 +177,7 @@ def test_rows_that_are_nearly_certain_cost_little():
     tied = np.full((39, 3, 3), 1e-7) + np.eye(3)
     copies = cp.ForestLaw(np.ones((40, 3)), [(0, k) for k in range(1, 40)], tied)
     batch = drawn(copies, 4)
-    assert batch.ledger.total <= 4 * 8
+    assert batch.ledger.evaluations <= 4 * 8
     assert run_kl(copies.oracle(), batch).value < 0.01
 
 

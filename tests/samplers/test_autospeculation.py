@@ -16,11 +16,11 @@ def product(length: int) -> cp.ForestLaw:
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 16, 300])
-def test_a_product_target_takes_n_submissions_in_two_stages(length):
+def test_a_product_target_takes_n_evaluations_in_two_stages(length):
     for seed in range(5):
-        result = Autospeculation()(cp.Unmasking(product(length).oracle()), cp.Streams(seed, seed))
-        assert result.ledger.total == length
-        assert result.ledger.depth == min(2, length)
+        result = Autospeculation()(cp.run.Run(product(length).oracle()), cp.Streams(seed, seed))
+        assert result.ledger.evaluations == length
+        assert result.ledger.stages == min(2, length)
         assert result.ledger.commits == 1
         assert result.diagnostics.rejections == 0
 
@@ -30,7 +30,7 @@ def test_a_product_target_takes_n_submissions_in_two_stages(length):
 def test_the_reported_log_probability_is_that_of_the_law(max_copies, order, law):
     rejections = 0
     for seed in range(12):
-        run = cp.Unmasking(law.oracle())
+        run = cp.run.Run(law.oracle())
         sampler = Autospeculation(order, max_copies=max_copies)
         result = sampler(run, cp.Streams(seed, seed))
         expected = float(law.log_prob(result.tokens))
@@ -43,26 +43,26 @@ def test_halves_share_stages_and_a_rejected_block_takes_no_new_reading_of_its_st
     # One rejection of the whole, nothing else: rows, wave, wave of the first half (its rows are
     # known), rows and wave of the second half.
     for seed in range(200):
-        result = Autospeculation("index")(cp.Unmasking(law.oracle()), cp.Streams(0, seed))
+        result = Autospeculation("index")(cp.run.Run(law.oracle()), cp.Streams(0, seed))
         ran = result.diagnostics
         if ran.rejections == 1 and ran.proposals == 1 and ran.drafts == 3:
             half = law.length // 2
-            assert result.ledger.depth == 5
-            assert result.ledger.total == law.length + (half - 1) + (law.length - half)
+            assert result.ledger.stages == 5
+            assert result.ledger.evaluations == law.length + (half - 1) + (law.length - half)
             return
     pytest.fail("no run was rejected once and only once")
 
 
-def test_proposals_side_by_side_cost_submissions_not_depth():
+def test_proposals_side_by_side_cost_evaluations_not_depth():
     # Pairs nearly independent: a rejection is rare and then takes very many proposals.
     law = cp.TableLaw([[0.25 + 2e-3, 0.25 - 2e-3], [0.25 - 2e-3, 0.25 + 2e-3]])
     for seed in range(3000):
-        result = Autospeculation()(cp.Unmasking(law.oracle()), cp.Streams(0, seed))
+        result = Autospeculation()(cp.run.Run(law.oracle()), cp.Streams(0, seed))
         ran = result.diagnostics
         if ran.proposals > 30:
             waves = math.ceil(math.log2(ran.proposals + 1))
-            assert result.ledger.depth <= 2 + waves
-            assert result.ledger.total >= ran.proposals
+            assert result.ledger.stages <= 2 + waves
+            assert result.ledger.evaluations >= ran.proposals
             return
     pytest.fail("no run needed many proposals")
 
@@ -70,7 +70,7 @@ def test_proposals_side_by_side_cost_submissions_not_depth():
 def test_the_cap_bounds_the_width_and_keeps_testing(law):
     capped = 0
     for seed in range(60):
-        run = cp.Unmasking(law.oracle())
+        run = cp.run.Run(law.oracle())
         result = Autospeculation(max_copies=1)(run, cp.Streams(seed, seed))
         ran = result.diagnostics
         capped += ran.capped
@@ -97,7 +97,7 @@ def test_rounding_in_long_products_is_never_rejected():
     pairs = np.arange(400).reshape(-1, 2)
     law = cp.ForestLaw(np.ones((400, 2)), pairs, [[1.0, 1.0 + 1e-15], [1.0, 1.0]])
     for seed in range(20):
-        result = Autospeculation()(cp.Unmasking(law.oracle()), cp.Streams(seed, seed))
+        result = Autospeculation()(cp.run.Run(law.oracle()), cp.Streams(seed, seed))
         assert result.diagnostics.rejections == 0
 
 

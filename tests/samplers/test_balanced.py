@@ -18,9 +18,9 @@ def schedule(batches: int, length: int = 23) -> list[np.ndarray]:
     return batches_of(RandomBalanced(batches), np.arange(length), STREAMS.decisions)
 
 
-def test_one_batch_is_one_submission(law):
-    result = OneBatch()(cp.Unmasking(law.oracle()), STREAMS)
-    assert result.ledger == cp.Ledger(commits=1, depth=1, rows_read=law.length, widest_stage=1)
+def test_one_batch_is_one_evaluation(law):
+    result = OneBatch()(cp.run.Run(law.oracle()), STREAMS)
+    assert result.ledger == cp.Ledger(commits=1, stages=1, rows_read=law.length, widest_stage=1)
     assert result.batches[0].tolist() == list(range(law.length))
 
 
@@ -57,13 +57,13 @@ def test_on_a_product_law_every_budget_draws_the_same_tokens():
         np.random.default_rng(0).uniform(0.5, 1.5, size=(9, 4)), [], np.ones((4, 4))
     )
     samplers = [OneBatch(), Sequential(), *(RandomBalanced(k) for k in (1, 2, 4, 9))]
-    drawn = {tuple(s(cp.Unmasking(product.oracle()), STREAMS).tokens) for s in samplers}
+    drawn = {tuple(s(cp.run.Run(product.oracle()), STREAMS).tokens) for s in samplers}
     assert len(drawn) == 1
 
 
 def test_as_many_batches_as_positions_is_the_random_sequential_order(law):
-    one = RandomBalanced(law.length)(cp.Unmasking(law.oracle()), STREAMS)
-    other = Sequential("random")(cp.Unmasking(law.oracle()), STREAMS)
+    one = RandomBalanced(law.length)(cp.run.Run(law.oracle()), STREAMS)
+    other = Sequential("random")(cp.run.Run(law.oracle()), STREAMS)
     assert one.tokens.tolist() == other.tokens.tolist()
     assert one.round_of_position.tolist() == other.round_of_position.tolist()
     assert one.ledger == other.ledger

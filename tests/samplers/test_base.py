@@ -15,7 +15,7 @@ STREAMS = cp.Streams(21, 22)
 
 
 def sample(sampler: Sampler, law, streams: cp.Streams = STREAMS, **options) -> cp.SampleResult:
-    return sampler(cp.Unmasking(law.oracle(), **options), streams)
+    return sampler(cp.run.Run(law.oracle(), **options), streams)
 
 
 @pytest.mark.parametrize("order", ["index", "confidence", "entropy"])
@@ -35,7 +35,7 @@ def test_decisions_from_one_history_do_not_depend_on_the_commit_seed(order, law)
 @pytest.mark.slow
 def test_a_spawned_process_draws_the_same(forest_law):
     runs = [
-        (sampler, cp.Unmasking(forest_law.oracle(), sequence=2))
+        (sampler, cp.run.Run(forest_law.oracle(), sequence=2))
         for sampler in (
             cp.samplers.Sequential("random"),
             cp.samplers.Sequential("confidence"),
@@ -122,7 +122,7 @@ def test_batches_fixed_at_once_are_enough_to_be_a_sampler(law):
         evens,
         [i for i in range(law.length) if i not in evens],
     ]
-    assert result.ledger.total == result.ledger.depth == 2
+    assert result.ledger.evaluations == result.ledger.stages == 2
     many = cp.sample(law.oracle(), Halves(), 2, seed=STREAMS, progress=False)
     assert many.sequences[0].tolist() == list(result.tokens)
 
@@ -144,13 +144,13 @@ def test_a_rule_that_stops_early_is_an_error(law):
 
 def test_an_infeasible_rule_becomes_a_stop_reason(law):
     with pytest.warns(
-        cp.errors.InfeasibleWarning, match="unwilling drew nothing after 1 submission:"
+        cp.errors.InfeasibleWarning, match="unwilling drew nothing after 1 evaluation:"
     ):
         result = sample(Unwilling(), law)
     assert result.tokens is None
     assert result.stop is cp.StopReason.INFEASIBLE
     assert result.reason == "3 colors are too few for degree 7"
-    assert result.ledger.total == 1
+    assert result.ledger.evaluations == 1
     assert result.batches == []
     assert result.summary()["stop"] == "infeasible"
 
@@ -170,7 +170,7 @@ def test_a_bad_oracle_leaves_the_run_with_what_was_committed():
         calls += 1
         return np.full((*states.shape, 2), 0.5 if calls < 3 else np.nan)
 
-    run = cp.Unmasking(cp.CallableOracle(function, 4, 2))
+    run = cp.run.Run(cp.CallableOracle(function, 4, 2))
     with pytest.raises(cp.OracleError, match="state 0, position 2 holds a value"):
         cp.samplers.Sequential()(run, STREAMS)
     assert run.residual.tolist() == [2, 3]
@@ -180,47 +180,47 @@ def test_a_bad_oracle_leaves_the_run_with_what_was_committed():
 # ----- Budgets and seeds --------------------------------------------------------------------
 
 
-def test_a_budget_stops_a_run_before_the_submission_that_would_pass_it(law, counted):
+def test_a_budget_stops_a_run_before_the_evaluation_that_would_pass_it(law, counted):
     oracle = counted(law.oracle())
-    result = cp.samplers.Sequential()(cp.Unmasking(oracle, max_submissions=3), STREAMS)
+    result = cp.samplers.Sequential()(cp.run.Run(oracle, max_evaluations=3), STREAMS)
     whole = sample(cp.samplers.Sequential(), law)
     assert result.stop is cp.StopReason.BUDGET_SPENT
     assert result.reason == (
-        "max_submissions is 3 and going on would make 4; permit more, or choose a sampler that "
+        "max_evaluations is 3 and going on would make 4; permit more, or choose a sampler that "
         "needs fewer"
     )
     assert result.tokens is None
     assert result.state[:3].tolist() == whole.tokens[:3].tolist()
     assert (result.state[3:] == cp.MASK).all()
     assert result.round_of_position.tolist() == [0, 1, 2] + [-2] * (law.length - 3)
-    assert oracle.states == result.ledger.total == 3
+    assert oracle.states == result.ledger.evaluations == 3
     assert result.transcript.replay() == result.ledger
 
 
 def test_a_budget_counts_probes_and_stops_inside_a_stage(law, counted):
     oracle = counted(law.oracle())
-    result = cp.samplers.Compressed()(cp.Unmasking(oracle, max_submissions=40), STREAMS)
+    result = cp.samplers.Compressed()(cp.run.Run(oracle, max_evaluations=40), STREAMS)
     assert result.stop is cp.StopReason.BUDGET_SPENT
-    assert oracle.states == result.ledger.total == 1 + 32  # two requests of sixteen fit
+    assert oracle.states == result.ledger.evaluations == 1 + 32  # two requests of sixteen fit
     assert (result.state == cp.MASK).all()
 
 
 def test_a_budget_that_suffices_changes_nothing(law):
     free = sample(cp.samplers.PUNT(), law)
-    enough = sample(cp.samplers.PUNT(), law, max_submissions=free.ledger.total)
+    enough = sample(cp.samplers.PUNT(), law, max_evaluations=free.ledger.evaluations)
     assert enough.stop is cp.StopReason.COMPLETED
     assert enough.tokens.tolist() == free.tokens.tolist()
     given = np.zeros(law.length, dtype=int)
-    nothing = sample(cp.samplers.Sequential(), law, given=given, max_submissions=0)
+    nothing = sample(cp.samplers.Sequential(), law, given=given, max_evaluations=0)
     assert nothing.stop is cp.StopReason.COMPLETED
 
 
 def test_a_plain_seed_in_place_of_streams_is_refused(law, counted):
     oracle = counted(law.oracle())
     with pytest.raises(ValueError, match=r"got 3; from one seed: Streams.from_seed\(3\)"):
-        cp.samplers.Sequential()(cp.Unmasking(oracle), 3)
+        cp.samplers.Sequential()(cp.run.Run(oracle), 3)
     with pytest.raises(ValueError, match="streams must be a Streams, got None"):
-        cp.Unmasking(oracle).begin(None)
+        cp.run.Run(oracle).begin(None)
     assert oracle.calls == 0
 
 

@@ -15,7 +15,7 @@ STREAMS = cp.Streams(5, 6)
 
 
 def choose(rule: DAPD, confidence: np.ndarray, influence: np.ndarray) -> list[int]:
-    run = cp.Unmasking(cp.families.path(len(influence), target_seed=1).oracle())
+    run = cp.run.Run(cp.families.path(len(influence), target_seed=1).oracle())
     return rule.begin(run, "attention").choose(reply_of(confidence), influence).tolist()
 
 
@@ -53,24 +53,24 @@ def test_a_batch_is_the_plain_greedy_set_and_independent_at_every_higher_thresho
 
 def test_no_edge_commits_everything_and_every_edge_one_at_a_time():
     law = cp.families.path(9, target_seed=1)
-    none = DAPD()(cp.Unmasking(AttentiveLaw(law.oracle(), np.zeros((9, 9)))), STREAMS)
-    assert (none.ledger.commits, none.ledger.total) == (1, 1)
-    every = DAPD()(cp.Unmasking(AttentiveLaw(law.oracle(), np.ones((9, 9)))), STREAMS)
-    assert (every.ledger.commits, every.ledger.total) == (9, 9)
+    none = DAPD()(cp.run.Run(AttentiveLaw(law.oracle(), np.zeros((9, 9)))), STREAMS)
+    assert (none.ledger.commits, none.ledger.evaluations) == (1, 1)
+    every = DAPD()(cp.run.Run(AttentiveLaw(law.oracle(), np.ones((9, 9)))), STREAMS)
+    assert (every.ledger.commits, every.ledger.evaluations) == (9, 9)
 
 
 def test_the_extremes_of_the_threshold_probe_nothing():
     law = cp.families.path(9, target_seed=1)
     for threshold, commits in ((math.inf, 1), (-1.0, 9)):
-        result = DAPD(threshold)(cp.Unmasking(law.oracle()), STREAMS)
-        assert (result.ledger.commits, result.ledger.total) == (commits, commits)
+        result = DAPD(threshold)(cp.run.Run(law.oracle()), STREAMS)
+        assert (result.ledger.commits, result.ledger.evaluations) == (commits, commits)
 
 
 def test_probing_a_matching_takes_two_steps_and_each_position_that_is_left():
     law = cp.families.matching(64, target_seed=2)
-    result = DAPD(1e-9)(cp.Unmasking(law.oracle()), STREAMS)
+    result = DAPD(1e-9)(cp.run.Run(law.oracle()), STREAMS)
     ledger = result.ledger
-    assert (ledger.probes, ledger.commits, ledger.depth) == (64 + 32, 2, 4)
+    assert (ledger.probes, ledger.commits, ledger.stages) == (64 + 32, 2, 4)
     first = set(result.batches[0].tolist())
     assert all((i in first) != (j in first) for i, j in law.edges.tolist())
     assert batch_kl(law, result).value == 0
@@ -86,7 +86,7 @@ def test_with_the_true_graph_no_pair_meets_in_a_batch_and_the_output_is_exact():
     strength[[0, 2, 1, 3], [2, 0, 3, 1]] = 0.5
     rule = DAPD(strength=strength)
     for seed in range(6):
-        result = rule(cp.Unmasking(PAIRS.oracle()), cp.Streams(1, seed))
+        result = rule(cp.run.Run(PAIRS.oracle()), cp.Streams(1, seed))
         assert len(result.batches) == 2
         assert all(len({0, 2} & set(b)) == 1 == len({1, 3} & set(b)) for b in result.batches)
     output = exact_output_law(PAIRS, rule, decision_seed=1).output
@@ -102,5 +102,5 @@ def test_probes_find_the_pairs_and_the_whole_output_is_exact():
     law = cp.TableLaw(np.einsum("ab,c->acb", pair, [0.7, 0.3]))
     output = draw_tree_law(law, DAPD(1e-9), decision_seed=1)
     np.testing.assert_allclose(output, np.einsum("ab,c->acb", pair, [0.7, 0.3]), atol=1e-12)
-    result = DAPD(1e-9)(cp.Unmasking(law.oracle()), STREAMS)
+    result = DAPD(1e-9)(cp.run.Run(law.oracle()), STREAMS)
     assert sorted(map(len, result.batches)) == [1, 2]

@@ -17,7 +17,7 @@ STREAMS = cp.Streams(9, 10)
 
 def begun(rule: DAWN, given: np.ndarray, source="attention"):
     oracle = cp.families.path(len(given), target_seed=1).oracle()
-    return rule.begin(cp.Unmasking(oracle, given=given), source)
+    return rule.begin(cp.run.Run(oracle, given=given), source)
 
 
 def plain(rule, confidence, residual, influence, anchors, is_attention=True) -> set[int]:
@@ -97,7 +97,7 @@ def test_an_edge_runs_from_where_attention_looks_to_what_it_predicts():
     looks[2, 0] = 0.9  # what predicts 2 looks at 0, which is given
     for weights, first in ((looks, 2), (looks.T, 1)):
         oracle = AttentiveLaw(law.oracle(), weights)
-        result = DAWN(2.0)(cp.Unmasking(oracle, given=[1, cp.MASK, cp.MASK]), STREAMS)
+        result = DAWN(2.0)(cp.run.Run(oracle, given=[1, cp.MASK, cp.MASK]), STREAMS)
         assert result.batches[0].tolist() == [first]
 
 
@@ -127,16 +127,16 @@ def test_with_a_true_graph_no_pair_meets_in_a_batch(with_attention):
     joined[law.edges[:, 0], law.edges[:, 1]] = 0.5
     oracle = AttentiveLaw(law.oracle(), joined + joined.T, attends=with_attention)
     rule = DAWN(0.0, 2.0, 2.0, edge_threshold=1e-9)  # no row is sure: the graph decides alone
-    result = rule(cp.Unmasking(oracle), STREAMS)
+    result = rule(cp.run.Run(oracle), STREAMS)
     assert len(result.batches) == 2 and batch_kl(law, result).value == 0
     first = set(result.batches[0].tolist())
     assert all((i in first) != (j in first) for i, j in law.edges.tolist())
     probes = 0 if with_attention else 32 + 16
-    assert result.ledger.total == 2 + probes
+    assert result.ledger.evaluations == 2 + probes
 
 
 def test_rows_too_unsure_to_be_committed_are_not_probed(uniform_oracle):
-    result = DAWN()(cp.Unmasking(uniform_oracle(length=6, vocab_size=4)), STREAMS)
+    result = DAWN()(cp.run.Run(uniform_oracle(length=6, vocab_size=4)), STREAMS)
     assert (result.ledger.probes, result.ledger.commits) == (0, 6)
 
 
@@ -147,5 +147,5 @@ def test_an_anchor_that_was_probed_lowers_the_bar_for_what_it_moved():
     for edge_threshold, then in ((0.01, [[2], [3]]), (0.99, [[3], [2]])):
         rule = DAWN(2.0, 0.9, 0.7, edge_threshold=edge_threshold)
         for seed in range(8):
-            result = rule(cp.Unmasking(law.oracle()), cp.Streams(1, seed))
+            result = rule(cp.run.Run(law.oracle()), cp.Streams(1, seed))
             assert [sorted(b.tolist()) for b in result.batches] == [[0, 1], *then]

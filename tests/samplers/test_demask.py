@@ -16,7 +16,7 @@ EVERY_VALUE = 64
 
 
 def choose(rule: DEMASK, confidence: np.ndarray, influence: np.ndarray) -> list[int]:
-    run = cp.Unmasking(cp.families.path(len(influence), target_seed=1).oracle())
+    run = cp.run.Run(cp.families.path(len(influence), target_seed=1).oracle())
     return rule.begin(run, "probes").choose(reply_of(confidence), influence).tolist()
 
 
@@ -57,9 +57,13 @@ def test_nothing_moves_commits_everything_and_everything_moves_one():
 def test_the_extremes_of_the_budget_read_rows_and_reveal_nothing():
     law = cp.families.path(9, target_seed=1)
     for budget, commits, probes in ((math.inf, 1, 1), (-1.0, 9, 8)):
-        ledger = DEMASK(budget)(cp.Unmasking(law.oracle()), STREAMS).ledger
+        ledger = DEMASK(budget)(cp.run.Run(law.oracle()), STREAMS).ledger
         # The last position alone is committed without a look.
-        assert (ledger.commits, ledger.probes, ledger.depth) == (commits, probes, commits + probes)
+        assert (ledger.commits, ledger.probes, ledger.stages) == (
+            commits,
+            probes,
+            commits + probes,
+        )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -72,7 +76,7 @@ def test_a_pair_goes_together_exactly_when_its_distance_from_a_product_is_in_bud
     law = cp.TableLaw(joint)
     for budget, together in ((distance + 1e-9, True), (distance - 1e-9, False)):
         rule = DEMASK(budget, num_values=EVERY_VALUE)
-        result = rule(cp.Unmasking(law.oracle()), STREAMS)
+        result = rule(cp.run.Run(law.oracle()), STREAMS)
         assert (len(result.batches) == 1) == together
         output = exact_output_law(law, rule, decision_seed=3).output
         gap = np.abs(output - joint).sum() / 2
@@ -84,15 +88,15 @@ def test_dependence_of_three_that_no_pair_shows_is_missed():
     parity = np.full((2, 2, 2), 0.02)
     for bits in itertools.product((0, 1), repeat=3):
         parity[bits] += 0.21 * (sum(bits) % 2 == 0)
-    result = DEMASK(1e-6, num_values=8)(cp.Unmasking(cp.TableLaw(parity).oracle()), STREAMS)
+    result = DEMASK(1e-6, num_values=8)(cp.run.Run(cp.TableLaw(parity).oracle()), STREAMS)
     assert len(result.batches) == 1  # sub-additivity fails, as the bound says it may
 
 
 def test_probes_are_charged_for_distinct_values_only(counted):
     law = cp.families.matching(10, target_seed=3)
     oracle = counted(law.oracle())
-    result = DEMASK(num_values=3)(cp.Unmasking(oracle), STREAMS)
-    assert result.ledger.total == oracle.states
+    result = DEMASK(num_values=3)(cp.run.Run(oracle), STREAMS)
+    assert result.ledger.evaluations == oracle.states
     first = np.concatenate(oracle.seen[1:2])
     assert 10 < len(first) <= 30
     assert len(np.unique(first, axis=0)) == len(first)
@@ -102,21 +106,21 @@ def test_sequences_of_a_seed_share_the_wave_of_their_common_history(counted):
     law = cp.families.matching(10, target_seed=3)
     oracle = counted(law.oracle())
     batch = cp.sample(oracle, DEMASK(), 6, seed=STREAMS, progress=False)
-    assert batch.ledger.total == oracle.states
-    wave = batch.results[0].transcript.events[1].submissions
-    separately = sum(result.ledger.total for result in batch.results)
+    assert batch.ledger.evaluations == oracle.states
+    wave = batch.results[0].transcript.events[1].evaluations
+    separately = sum(result.ledger.evaluations for result in batch.results)
     assert wave > 10
-    assert separately - batch.ledger.total >= 5 * (1 + wave)
+    assert separately - batch.ledger.evaluations >= 5 * (1 + wave)
     for k, result in enumerate(batch.results):
-        alone = DEMASK()(cp.Unmasking(law.oracle(), sequence=k), STREAMS)
+        alone = DEMASK()(cp.run.Run(law.oracle(), sequence=k), STREAMS)
         assert np.array_equal(alone.tokens, result.tokens) and alone.ledger == result.ledger
 
 
 def test_a_soft_structure_supplies_the_influences():
     law = cp.families.matching(12, target_seed=5)
     found = cp.discover(law.oracle(), mode="soft")
-    result = DEMASK(0.05, strength=found.strength)(cp.Unmasking(law.oracle()), STREAMS)
-    assert result.ledger.total == len(result.batches) == 2
+    result = DEMASK(0.05, strength=found.strength)(cp.run.Run(law.oracle()), STREAMS)
+    assert result.ledger.evaluations == len(result.batches) == 2
     first = set(result.batches[0].tolist())
     assert all((i in first) != (j in first) for i, j in law.edges.tolist())
 
@@ -124,7 +128,7 @@ def test_a_soft_structure_supplies_the_influences():
 def test_batches_do_not_depend_on_what_will_be_drawn():
     law = cp.families.path(14, target_seed=2)
     first = {
-        tuple(DEMASK(0.2)(cp.Unmasking(law.oracle()), cp.Streams(1, seed)).batches[0])
+        tuple(DEMASK(0.2)(cp.run.Run(law.oracle()), cp.Streams(1, seed)).batches[0])
         for seed in range(5)
     }
     assert len(first) == 1

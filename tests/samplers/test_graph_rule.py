@@ -20,7 +20,7 @@ def partners(law: cp.ForestLaw) -> np.ndarray:
 
 
 def run(oracle: cp.Oracle, rule: cp.samplers.Sampler, **options) -> cp.run.results.SampleResult:
-    return rule(cp.Unmasking(oracle, **options), STREAMS)
+    return rule(cp.run.Run(oracle, **options), STREAMS)
 
 
 @pytest.mark.parametrize("rule", [DAWN, DAPD])
@@ -30,8 +30,8 @@ def test_auto_takes_attention_where_there_is_some_and_says_so(rule):
     assert result.diagnostics.graph == "attention"
     assert result.notes == ["dependence read from the attention of the last 2 layers"]
     assert oracle.calls == [2] * result.ledger.commits
-    assert result.ledger.total == result.ledger.commits == oracle.states
-    assert result.rights == cp.Right.SELECT_AFTER_REPLY
+    assert result.ledger.evaluations == result.ledger.commits == oracle.states
+    assert result.used == cp.Need.SELECT
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -41,12 +41,12 @@ def test_auto_probes_where_there_is_none_and_says_so(rule, counted):
     result = run(oracle, sampler)
     assert result.notes == ["dependence found by probing"]
     ledger = result.ledger
-    assert ledger.probes == ledger.total - ledger.commits > 0
-    assert ledger.total == oracle.states
+    assert ledger.probes == ledger.evaluations - ledger.commits > 0
+    assert ledger.evaluations == oracle.states
     if rule is DEMASK:
-        assert (result.rights, sampler.rights) == (cp.Right.NONE, cp.Right.PROBE)
+        assert (result.used, sampler.needs) == (cp.Need.NONE, cp.Need.PROBE)
         return
-    without = run(MATCHING.oracle(), sampler, rights=cp.Right.COMMIT_CANDIDATES)
+    without = run(MATCHING.oracle(), sampler, allowed=cp.Need.CANDIDATES)
     assert without.notes == result.notes
     assert without.ledger.probes == ledger.probes + ledger.commits
 
@@ -56,11 +56,11 @@ def test_strengths_are_taken_first_and_cost_no_probe(rule):
     oracle = AttentiveLaw(MATCHING.oracle(), partners(MATCHING))
     result = run(oracle, rule(strength=partners(MATCHING)))
     assert result.notes == ["dependence taken from the strengths of a structure found before"]
-    assert result.ledger.total == result.ledger.commits == oracle.states
+    assert result.ledger.evaluations == result.ledger.commits == oracle.states
     assert oracle.calls == []
 
 
-def test_attention_that_is_asked_for_and_not_there_is_refused_before_a_submission(counted):
+def test_attention_that_is_asked_for_and_not_there_is_refused_before_a_evaluation(counted):
     oracle = counted(MATCHING.oracle())
     with pytest.raises(ValueError, match=r"attention needs a model that returns it.*probes"):
         run(oracle, DAPD(graph="attention"))
@@ -133,18 +133,18 @@ def test_more_positions_than_can_be_probed_are_refused(monkeypatch, counted):
 
 
 def test_what_is_foreseen_follows_from_the_graph():
-    assert DAPD().foreseen_submissions(100, 4) is None
-    assert DAPD(graph="probes").foreseen_submissions(100, 4) == 200
-    assert DAPD(-1.0, graph="probes").foreseen_submissions(100, 4) is None
-    assert DAWN(graph="probes").foreseen_submissions(100, 4) is None
-    assert DEMASK(graph="probes").foreseen_submissions(100, 4) == 200
+    assert DAPD().foreseen_evaluations(100, 4) is None
+    assert DAPD(graph="probes").foreseen_evaluations(100, 4) == 200
+    assert DAPD(-1.0, graph="probes").foreseen_evaluations(100, 4) is None
+    assert DAWN(graph="probes").foreseen_evaluations(100, 4) is None
+    assert DEMASK(graph="probes").foreseen_evaluations(100, 4) == 200
 
 
 @pytest.mark.parametrize("rule", [DAWN(0.0, 2.0, 2.0), DAPD()])
 def test_sequences_side_by_side_read_attention_in_one_call_a_step(rule):
     oracle = AttentiveLaw(MATCHING.oracle(), partners(MATCHING) / 2)
     batch = cp.sample(oracle, rule, 5, seed=STREAMS, progress=False)
-    assert len(oracle.calls) == 2 and oracle.states == 10 == batch.ledger.total
+    assert len(oracle.calls) == 2 and oracle.states == 10 == batch.ledger.evaluations
     for k, result in enumerate(batch.results):
         alone = run(AttentiveLaw(MATCHING.oracle(), partners(MATCHING) / 2), rule, sequence=k)
         assert np.array_equal(result.tokens, alone.tokens)

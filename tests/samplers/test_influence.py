@@ -41,8 +41,8 @@ def plain_influence(law, state, sources, values, targets) -> np.ndarray:
     return moved
 
 
-def begun(oracle: cp.Oracle, given=None) -> tuple[cp.Unmasking, cp.rows.Rows]:
-    run = cp.Unmasking(oracle, given=given)
+def begun(oracle: cp.Oracle, given=None) -> tuple[cp.run.Run, cp.rows.Rows]:
+    run = cp.run.Run(oracle, given=given)
     run.begin(cp.Streams(1, 2))
     return run, run.do(Draft()).rows
 
@@ -73,7 +73,7 @@ def test_a_wave_is_one_stage_and_asks_no_state_twice(counted):
     run.call(probed_influence, rows, np.array([0, 2, 4]), values, run.residual)
     made = run.ledger.probes - before.probes
     assert made == 5 == oracle.states - 1  # distinct (source, value) pairs
-    assert run.ledger.depth - before.depth == 1
+    assert run.ledger.stages - before.stages == 1
     assert run.ledger.rows_read - before.rows_read == 5 * 4
     asked = np.concatenate(oracle.seen[1:])
     assert len(np.unique(asked, axis=0)) == 5

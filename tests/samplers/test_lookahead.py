@@ -13,7 +13,7 @@ LAW = cp.families.path(24, target_seed=1)
 
 
 def run(sampler, law=LAW, **options) -> cp.SampleResult:
-    return sampler(cp.Unmasking(law.oracle(), **options), STREAMS)
+    return sampler(cp.run.Run(law.oracle(), **options), STREAMS)
 
 
 def test_one_action_is_the_most_confident_order():
@@ -24,7 +24,7 @@ def test_one_action_is_the_most_confident_order():
         rows = LAW.oracle().rows(state[None], cp.Readouts.same(1, residual))
         assert batch.tolist() == [residual[int(np.argmax(rows.top()[1]))]]
         state[batch] = result.tokens[batch]
-    assert result.ledger.total == result.ledger.depth == result.ledger.commits == 24
+    assert result.ledger.evaluations == result.ledger.stages == result.ledger.commits == 24
 
 
 @pytest.mark.parametrize("candidates", [1, 2, 4, 8])
@@ -32,23 +32,23 @@ def test_one_action_is_the_most_confident_order():
 def test_info_gain_stays_within_its_bounds(candidates, block_length):
     result = run(InfoGain(candidates, threshold=0.6, block_length=block_length))
     blocks = 1 if block_length is None else 4
-    assert result.ledger.total <= blocks + candidates * 24
-    assert result.ledger.depth <= blocks + 24
+    assert result.ledger.evaluations <= blocks + candidates * 24
+    assert result.ledger.stages <= blocks + 24
     assert result.ledger.widest_stage <= candidates
 
 
 @pytest.mark.parametrize("paths", [1, 2, 3])
 def test_lookum_stays_within_its_bounds(paths):
     result = run(LookUM(paths))
-    assert result.ledger.total <= paths * 24
-    assert result.ledger.depth <= 24
+    assert result.ledger.evaluations <= paths * 24
+    assert result.ledger.stages <= 24
 
 
 def test_replies_of_the_kept_action_are_not_asked_for_again(counted):
     oracle = counted(LAW.oracle())
-    result = InfoGain(4, threshold=2.0)(cp.Unmasking(oracle), STREAMS)
+    result = InfoGain(4, threshold=2.0)(cp.run.Run(oracle), STREAMS)
     states = np.concatenate(oracle.seen)
-    assert len(states) == result.ledger.total
+    assert len(states) == result.ledger.evaluations
     assert len(np.unique(states, axis=0)) == len(states)
     # Every history that was committed from was submitted, once.
     state = np.full(24, cp.MASK)
@@ -61,7 +61,7 @@ def test_a_sure_block_is_committed_at_once():
     sure = cp.ForestLaw(np.tile([99.0, 1.0], (8, 1)), [], np.ones((2, 2)))
     result = run(InfoGain(4, threshold=0.9, block_length=4), sure)
     assert [batch.tolist() for batch in result.batches] == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    assert result.ledger.total == 2
+    assert result.ledger.evaluations == 2
 
 
 def test_info_gain_keeps_the_action_that_clears_most():
@@ -79,12 +79,12 @@ def test_infinite_sharpness_keeps_the_best_path_and_zero_any():
 
     def first(seed: int, sharpness: float) -> int:
         sampler = LookUM(40, pool=7, sharpness=sharpness)
-        return int(sampler(cp.Unmasking(law.oracle()), cp.Streams(seed, 1)).batches[0][0])
+        return int(sampler(cp.run.Run(law.oracle()), cp.Streams(seed, 1)).batches[0][0])
 
     assert {first(seed, math.inf) for seed in range(8)} == {0}
     assert len({first(seed, 0.0) for seed in range(8)}) > 2
 
 
 def test_an_action_that_finishes_looks_at_nothing():
-    assert run(LookUM(3, tokens_per_action=100)).ledger.total == 1
-    assert run(InfoGain(3, 100, threshold=2.0)).ledger.total == 1
+    assert run(LookUM(3, tokens_per_action=100)).ledger.evaluations == 1
+    assert run(InfoGain(3, 100, threshold=2.0)).ledger.evaluations == 1

@@ -53,8 +53,8 @@ def test_the_coins_solve_their_equation_and_symmetric_rivals_settle():
 def test_without_coupling_it_is_the_threshold():
     law = cp.families.path(60, target_seed=4)
     for threshold in (0.4, 0.6, 0.9, 1.5):
-        mine = s.MeanField(threshold, coupling=0.0)(cp.Unmasking(law.oracle()), STREAMS)
-        other = s.Threshold(threshold)(cp.Unmasking(law.oracle()), STREAMS)
+        mine = s.MeanField(threshold, coupling=0.0)(cp.run.Run(law.oracle()), STREAMS)
+        other = s.Threshold(threshold)(cp.run.Run(law.oracle()), STREAMS)
         assert mine.tokens.tolist() == other.tokens.tolist()
         assert mine.round_of_position.tolist() == other.round_of_position.tolist()
 

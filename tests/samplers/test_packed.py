@@ -72,7 +72,7 @@ def nonsense(length: int, vocab_size: int, seed: int, wild: float = 1.0) -> cp.C
 
 
 def sample(sampler, oracle, streams: cp.Streams = STREAMS, **options) -> cp.SampleResult:
-    return sampler(cp.Unmasking(oracle, **options), streams)
+    return sampler(cp.run.Run(oracle, **options), streams)
 
 
 def batches(result: cp.SampleResult) -> list[list[int]]:
@@ -96,7 +96,7 @@ def check_peel_and_centroids(result: cp.SampleResult) -> None:
     assert report.terminal_positions.tolist() == list(range(1, 15))
     assert report.terminal_edges.tolist() == [[9, 10], [10, 11], [12, 13], [13, 14]]
     assert (report.num_repaired, report.num_layers, report.guard) == (0, 2, "none")
-    assert result.ledger.depth == 1 + 2 + 3  # preprocessing, two screens, three commits
+    assert result.ledger.stages == 1 + 2 + 3  # preprocessing, two screens, three commits
 
 
 @pytest.mark.parametrize("selector", SELECTORS)
@@ -163,16 +163,20 @@ def test_a_screen_of_theory_mode_is_counted_color_by_color(counted):
         math.ceil(size / 2) for hue in content["colors"] for size in np.bincount(hue) if size
     )
     assert result.ledger.probes == 3 * 79 * chunks == result.diagnostics.screens[0].probes
-    assert oracle.states == result.ledger.total == result.ledger.probes + 1 + result.ledger.commits
+    assert (
+        oracle.states
+        == result.ledger.evaluations
+        == result.ledger.probes + 1 + result.ledger.commits
+    )
     assert result.ledger.widest_stage == result.ledger.probes
-    assert result.ledger.depth == 1 + 1 + result.ledger.commits
+    assert result.ledger.stages == 1 + 1 + result.ledger.commits
     check_caps(result)
     # The path is found, and its centroid layers are committed.
     assert edge_set(result.diagnostics.terminal_edges) == edge_set(law.edges)
     assert batches(result) == [layer.tolist() for layer in centroid_layers(10, law.edges)]
 
 
-# ----- Before the first submission ------------------------------------------------------------
+# ----- Before the first evaluation ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -186,11 +190,11 @@ def test_a_screen_of_theory_mode_is_counted_color_by_color(counted):
         (64, {**RESOLVED, "frequency_constant": 17}, r"needs row_error <= 0.25 and V >= 68"),
     ],
 )
-def test_infeasible_is_reported_before_any_submission(
+def test_infeasible_is_reported_before_any_evaluation(
     vocab_size, settings, reason, counted, uniform_oracle
 ):
     oracle = counted(uniform_oracle(10, vocab_size))
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     result = PackedTheory(**settings)(run, STREAMS)
     assert result.stop is cp.StopReason.INFEASIBLE
     assert result.ledger == cp.Ledger() == run.ledger
@@ -375,7 +379,7 @@ def test_where_a_screen_costs_more_a_run_decodes_one_by_one_and_says_so(family, 
     assert len(said) == 1
     ledger, report = result.ledger, result.diagnostics
     assert (ledger.preprocessing, ledger.probes) == (0, 0)
-    assert ledger.total == ledger.commits == ledger.depth == oracle.states == length
+    assert ledger.evaluations == ledger.commits == ledger.stages == oracle.states == length
     assert batches(result) == [[v] for v in range(length)]
     assert report.foreseen > length
     assert report.screens == ()
@@ -404,12 +408,12 @@ def test_more_columns_than_typical_are_weighed_after_the_first_readout(vocab_siz
     rows = weights / weights.sum(axis=1, keepdims=True)
     oracle = cp.CallableOracle(lambda s: np.tile(rows, (len(s), 1, 1)), length, vocab_size)
     setup = Packed().setup(length, vocab_size, oracle.row_error)
-    shared_by = -(-setup.screen.submissions(3) // length) + 1
+    shared_by = -(-setup.screen.evaluations(3) // length) + 1
     result = sample(Packed(shared_by=shared_by), oracle)
     assert result.ledger.preprocessing == 1
     assert (result.ledger.probes, result.ledger.commits) == (0, length)
     assert result.diagnostics.num_columns == vocab_size + 1
-    assert result.diagnostics.foreseen == 1 + setup.screen.submissions(vocab_size + 1)
+    assert result.diagnostics.foreseen == 1 + setup.screen.evaluations(vocab_size + 1)
 
 
 def test_given_positions_are_not_counted():
@@ -418,7 +422,7 @@ def test_given_positions_are_not_counted():
     plenty = Packed(shared_by=20)  # enough for 1,024 positions, too few for 24
     assert sample(plenty, law.oracle()).diagnostics.foreseen is None
     result = sample(plenty, law.oracle(), given=given)
-    assert (result.ledger.total, result.ledger.commits) == (24, 24)
+    assert (result.ledger.evaluations, result.ledger.commits) == (24, 24)
 
 
 @pytest.mark.parametrize(
@@ -434,7 +438,7 @@ def test_a_screen_that_is_asked_for_is_made_whatever_it_costs(settings):
 def test_sequences_that_share_a_screen_weigh_it_together():
     law = cp.families.path(300, 1)
     screened = cp.sample(law.oracle(), "packed", 40, shared_by=40, progress=False)
-    assert screened.ledger.total < 40 * 300 / 2
+    assert screened.ledger.evaluations < 40 * 300 / 2
     assert {one.diagnostics.foreseen for one in screened.results} == {None}
 
 
@@ -454,7 +458,7 @@ def test_empty_banks_make_no_probe_and_commit_everything_at_once(counted):
     assert report.num_columns == result.ledger.probes == 0
     assert [(screen.probes, screen.num_edges) for screen in report.screens] == [(0, 0)]
     assert batches(result) == [list(range(12))]
-    assert (result.ledger.total, result.ledger.depth, oracle.states) == (2, 2, 2)
+    assert (result.ledger.evaluations, result.ledger.stages, oracle.states) == (2, 2, 2)
     assert cp.evaluation.batch_kl(law, result, oracle=oracle).value > 0
 
 
@@ -492,7 +496,7 @@ def test_a_rule_of_ones_own_selects_rows_and_a_bad_one_stops_the_run():
     plan = Packed(**CLEAR, degree_cutoff=1, phase_cap=0).setup(5, 2, clique.row_error)
 
     def run_with(selector):
-        run = cp.Unmasking(clique)
+        run = cp.run.Run(clique)
         run.begin(STREAMS)
         return run.call(run_packed, STREAMS.decisions, plan, selector=selector)
 
@@ -515,7 +519,7 @@ def test_no_screen_follows_when_the_last_peel_commits_everything():
     assert len(report.terminal_positions) == len(report.terminal_edges) == 0
     assert report.terminal_edges.shape == (0, 2)
     assert (report.num_layers, report.num_repaired, report.guard) == (0, 0, "none")
-    assert result.ledger.depth == 1 + 1 + 6
+    assert result.ledger.stages == 1 + 1 + 6
 
 
 def test_peel_set_is_frozen_and_committed_in_order():
@@ -556,7 +560,7 @@ def test_a_screen_follows_the_last_permitted_peel_phase(phases):
     assert edge_set(report.terminal_edges) == {
         (hub, k) for hub in (first, first + 1) for k in range(hub + 1, 13)
     }
-    assert result.ledger.depth == 1 + len(report.screens) + result.ledger.commits
+    assert result.ledger.stages == 1 + len(report.screens) + result.ledger.commits
 
 
 # ----- Cycle repair ---------------------------------------------------------------------------
@@ -727,9 +731,7 @@ def plain_box(oracle, plan, decisions, result, selector=top_votes) -> tuple[list
     history = result.given.copy()
     batches, length = [], oracle.length
     screens = phases = 0
-    banks = cp.Unmasking(oracle, given=history).call(
-        read_banks, plan.bank_threshold, plan.row_error
-    )
+    banks = cp.run.Run(oracle, given=history).call(read_banks, plan.bank_threshold, plan.row_error)
 
     def commit(batch) -> bool:
         residual = np.flatnonzero(history == cp.MASK)
@@ -747,7 +749,7 @@ def plain_box(oracle, plan, decisions, result, selector=top_votes) -> tuple[list
             length,
             decisions("coloring", screens),
         )
-        rows = cp.Unmasking(oracle, given=history).call(
+        rows = cp.run.Run(oracle, given=history).call(
             packed_screen,
             plan.screen,
             banks.columns(draft),
@@ -851,9 +853,9 @@ def check_caps(result: cp.SampleResult) -> None:
     assert 1 <= len(report.screens) <= plan.phase_cap + 1
     assert report.peel_phases <= plan.phase_cap
     probed = sum(screen.probes > 0 for screen in report.screens)
-    assert ledger.depth == 1 + ledger.commits + probed <= 1 + ledger.commits + len(report.screens)
+    assert ledger.stages == 1 + ledger.commits + probed <= 1 + ledger.commits + len(report.screens)
     assert ledger == result.transcript.replay()
-    assert result.rights is cp.Right.NONE
+    assert result.used is cp.Need.NONE
     # Every position is committed once, and context stays as it was.
     open_positions = np.flatnonzero(result.given == cp.MASK)
     assert sorted(np.concatenate(result.batches).tolist()) == open_positions.tolist()
@@ -874,7 +876,7 @@ def soak(seed: int, counted) -> str:
     streams = cp.Streams(seed, seed + 1)
     result = sample(sampler, oracle, streams, given=given)
     check_caps(result)
-    assert oracle.states == result.ledger.total
+    assert oracle.states == result.ledger.evaluations
     assert oracle.rows_read == result.ledger.rows_read
     report = result.diagnostics
     expected, guard = plain_box(
@@ -933,7 +935,7 @@ def test_from_one_history_decisions_do_not_depend_on_the_commit_seed():
     )
     second = {}
     for seed in range(12):
-        run = cp.Unmasking(law.oracle(), record=cp.run.Level.STRUCTURE)
+        run = cp.run.Run(law.oracle(), record=cp.run.Level.STRUCTURE)
         result = Packed(degree_cutoff=4, **SHARED)(run, cp.Streams(7, seed))
         assert batches(result)[0] == [0]
         screens = [n.content for n in result.transcript.notes if n.name == "screen"]
@@ -1045,7 +1047,7 @@ def test_from_8192_positions_on_the_defaults_are_exact_at_most_at_four_fifths(fa
     law = cp.families.build(family, 8192, 171 + seed)
     result = sample(Packed(), law.oracle(), cp.Streams(seed, seed + 1))
     assert cp.evaluation.batch_kl(law, result).value == 0.0
-    assert result.ledger.total <= 0.8 * 8192
+    assert result.ledger.evaluations <= 0.8 * 8192
     assert len(result.diagnostics.screens) == 1
 
 
@@ -1054,7 +1056,7 @@ def test_beside_a_noisy_oracle_one_end_of_an_edge_is_enough(family, noise):
     law = cp.families.build(family, 1024, 196)
     oracle = cp.FrozenNoise(law.oracle(), radius=noise**2 / 2)
     rule = Packed(shared_by=1000)
-    found = rule(cp.Unmasking(oracle), cp.Streams.from_seed(292)).diagnostics
+    found = rule(cp.run.Run(oracle), cp.Streams.from_seed(292)).diagnostics
     assert not found.setup.screen.mutual
     named = {frozenset(pair) for pair in found.terminal_edges.tolist()}
     assert {frozenset(pair) for pair in law.edges.tolist()} <= named
@@ -1066,7 +1068,7 @@ def test_beside_a_noisy_oracle_the_cap_on_rounds_has_room_for_repairs(noise):
     law = cp.families.build("preferential-attachment", 1024, 7)
     oracle = cp.FrozenNoise(law.oracle(), radius=noise**2 / 2)
     rule = Packed(shared_by=1000)
-    result = rule(cp.Unmasking(oracle), cp.Streams.from_seed(5))
+    result = rule(cp.run.Run(oracle), cp.Streams.from_seed(5))
     assert result.diagnostics.guard == "none" and result.diagnostics.num_repaired > 20
     assert cp.evaluation.batch_kl(law, result, oracle=oracle).value < 0.01
     exact = rule.setup(1024, law.vocab_size, law.oracle().row_error)
@@ -1076,5 +1078,5 @@ def test_beside_a_noisy_oracle_the_cap_on_rounds_has_room_for_repairs(noise):
 def test_beside_a_noisy_oracle_few_positions_are_decoded_one_at_a_time():
     oracle = cp.FrozenNoise(cp.families.path(length=24, target_seed=1).oracle(), radius=1e-4)
     with pytest.warns(cp.errors.CostWarning, match="more than one at a time"):
-        result = Packed()(cp.Unmasking(oracle), cp.Streams.from_seed(1))
-    assert result.ledger.total == 24 and result.diagnostics.foreseen > 24
+        result = Packed()(cp.run.Run(oracle), cp.Streams.from_seed(1))
+    assert result.ledger.evaluations == 24 and result.diagnostics.foreseen > 24

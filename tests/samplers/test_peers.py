@@ -49,10 +49,10 @@ class Fixed(s.Sampler):
         yield CommitAll(self.batches)
 
 
-def forced_run(oracle: cp.Oracle, tokens: np.ndarray) -> cp.Unmasking:
+def forced_run(oracle: cp.Oracle, tokens: np.ndarray) -> cp.run.Run:
     """A run that draws a given sequence."""
     forced = np.asarray(tokens)
-    return cp.Unmasking(oracle, draw=lambda state, positions, rows, index: forced[positions])
+    return cp.run.Run(oracle, draw=lambda state, positions, rows, index: forced[positions])
 
 
 def kl_of_batches(entropy: np.ndarray, batches: list[np.ndarray]) -> float:
@@ -166,7 +166,7 @@ def test_sure_rows_that_pass_the_factor_rule_hold_the_joint_mode():
     sizes = set()
     for _ in range(200):
         law = cp.TableLaw(draw.dirichlet(np.full(16, 0.05)).reshape((2,) * 4) + 1e-9)
-        batch = s.Factor(0.999)(cp.Unmasking(law.oracle()), STREAMS).batches[0]
+        batch = s.Factor(0.999)(cp.run.Run(law.oracle()), STREAMS).batches[0]
         if len(batch) == 1:
             continue
         sizes.add(len(batch))
@@ -203,7 +203,7 @@ def test_at_temperature_zero_both_confidences_agree():
     for name in ("threshold", "factor", "llada", "klass", "maskgit"):
         drawn = [
             s.build_sampler(name, {"confidence": kind})(
-                cp.Unmasking(law.oracle(), temperature=0), STREAMS
+                cp.run.Run(law.oracle(), temperature=0), STREAMS
             )
             for kind in ("row", "candidate")
         ]
@@ -250,10 +250,10 @@ COSTS = {
 
 
 @pytest.mark.parametrize("name", list(COSTS))
-def test_submissions_depth_and_zero_kl_on_a_product_law(name):
+def test_evaluations_depth_and_zero_kl_on_a_product_law(name):
     sampler, expected = COSTS[name]
-    result = sampler.informed_by(PRODUCT)(cp.Unmasking(PRODUCT.oracle()), STREAMS)
-    assert (result.ledger.total, result.ledger.depth) == (expected, expected)
+    result = sampler.informed_by(PRODUCT)(cp.run.Run(PRODUCT.oracle()), STREAMS)
+    assert (result.ledger.evaluations, result.ledger.stages) == (expected, expected)
     assert batch_kl(PRODUCT, result).value == 0.0
 
 
@@ -271,12 +271,12 @@ def test_the_entropy_bound_serialises_copied_and_independent_bits():
     pairs = cp.ForestLaw(
         np.ones((8, 2)), [[i, i + 1] for i in range(0, 8, 2)], [[1, 1e-14], [1e-14, 1]]
     )
-    run = cp.Unmasking(pairs.oracle())
+    run = cp.run.Run(pairs.oracle())
     # Each step reveals one bit, and with it the certain copy of the one before.
-    assert s.EntropyBounded(0.6)(run, STREAMS).ledger.total == 8 // 2 + 1
+    assert s.EntropyBounded(0.6)(run, STREAMS).ledger.evaluations == 8 // 2 + 1
     coins = cp.ForestLaw(np.ones((8, 2)), [], np.ones((2, 2)))
-    assert s.EntropyBounded(0.69)(cp.Unmasking(coins.oracle()), STREAMS).ledger.total == 8
-    assert s.EntropyBounded(0.70)(cp.Unmasking(coins.oracle()), STREAMS).ledger.total == 4
+    assert s.EntropyBounded(0.69)(cp.run.Run(coins.oracle()), STREAMS).ledger.evaluations == 8
+    assert s.EntropyBounded(0.70)(cp.run.Run(coins.oracle()), STREAMS).ledger.evaluations == 4
 
 
 # ----- Progress at the edge of every knob -----------------------------------------------------
@@ -292,7 +292,7 @@ def test_the_entropy_bound_serialises_copied_and_independent_bits():
 )  # fmt: skip
 def test_the_strictest_knob_commits_one_position_a_step(sampler):
     law = cp.families.path(20, target_seed=1)
-    result = sampler(cp.Unmasking(law.oracle()), STREAMS)
+    result = sampler(cp.run.Run(law.oracle()), STREAMS)
     assert [len(batch) for batch in result.batches] == [1] * 20
 
 
@@ -305,7 +305,7 @@ def test_the_strictest_knob_commits_one_position_a_step(sampler):
     ids=lambda sampler: sampler.name,
 )  # fmt: skip
 def test_ties_are_broken_by_index(sampler, uniform_oracle):
-    result = sampler(cp.Unmasking(uniform_oracle(5, 4)), STREAMS)
+    result = sampler(cp.run.Run(uniform_oracle(5, 4)), STREAMS)
     assert result.round_of_position.tolist() == [0, 1, 2, 3, 4]
 
 
@@ -315,7 +315,7 @@ def test_token_temperature_leaves_the_scores_alone():
     for name in ("llada", "dream", "threshold", "entropy-bounded"):
         sampler = s.build_sampler(name)
         first = [
-            sampler(cp.Unmasking(law.oracle(), temperature=temperature), STREAMS).batches[0]
+            sampler(cp.run.Run(law.oracle(), temperature=temperature), STREAMS).batches[0]
             for temperature in (1.0, 0.1, 0.0)
         ]
         assert first[0].tolist() == first[1].tolist() == first[2].tolist()
@@ -347,5 +347,5 @@ def test_unknown_knobs_fail_and_list_the_valid_ones(name):
 def test_a_missing_bound_names_the_function_that_computes_it(sampler, message, counted):
     oracle = counted(PRODUCT.oracle())
     with pytest.raises(ValueError, match=message):
-        sampler(cp.Unmasking(oracle), STREAMS)
+        sampler(cp.run.Run(oracle), STREAMS)
     assert oracle.calls == 0

@@ -30,15 +30,15 @@ def test_few_planned_batches_break_a_small_part_of_what_random_ones_break(law) -
     broken = {planned: [], RandomBalanced(4): []}
     for seed in range(12):
         for sampler, found in broken.items():
-            result = sampler(cp.Unmasking(law.oracle()), cp.Streams.from_seed(seed))
-            assert result.ledger.total == result.ledger.commits == 4
+            result = sampler(cp.run.Run(law.oracle()), cp.Streams.from_seed(seed))
+            assert result.ledger.evaluations == result.ledger.commits == 4
             found.append(cp.evaluation.batch_kl(law, result, draws=16).value)
     mean, at_random = (float(np.mean(found)) for found in broken.values())
     assert mean < 0.1 * at_random
 
 
 def test_layers_of_a_forest_it_is_told_break_nothing(law) -> None:
-    result = Planned(target_kl=0.0).informed_by(law)(cp.Unmasking(law.oracle()), STREAMS)
+    result = Planned(target_kl=0.0).informed_by(law)(cp.run.Run(law.oracle()), STREAMS)
     assert cp.evaluation.batch_kl(law, result).value == 0.0
     assert result.ledger.commits <= 7
 
@@ -46,8 +46,8 @@ def test_layers_of_a_forest_it_is_told_break_nothing(law) -> None:
 def test_sequences_side_by_side_share_a_plan_and_fresh_orders_do_not(law, counted) -> None:
     sampler = Planned(4).informed_by(law)
     shared = cp.sample(counted(law.oracle()), sampler, 6, seed=STREAMS, progress=False)
-    assert shared.ledger.depth == 4
-    assert shared.ledger.total == 24
+    assert shared.ledger.stages == 4
+    assert shared.ledger.evaluations == 24
     assert len({tuple(result.round_of_position) for result in shared.results}) == 1
     fresh = cp.sample(law.oracle(), sampler, 6, seed=STREAMS, orders="fresh", progress=False)
     assert len({tuple(result.round_of_position) for result in fresh.results}) == 6
@@ -76,7 +76,7 @@ def test_batches_are_those_of_the_plan_it_shows(law) -> None:
 def test_given_positions_are_left_out(law) -> None:
     given = np.full(64, cp.MASK)
     given[[0, 7, 9]] = 1
-    result = Planned(4).informed_by(law)(cp.Unmasking(law.oracle(), given=given), STREAMS)
+    result = Planned(4).informed_by(law)(cp.run.Run(law.oracle(), given=given), STREAMS)
     assert np.sort(np.concatenate(result.batches)).tolist() == np.flatnonzero(given < 0).tolist()
 
 
@@ -85,14 +85,14 @@ def test_as_many_batches_as_positions_are_exact(law) -> None:
     assert Planned().exact_for(16)
     assert not Planned().exact_for(17)
     assert not Planned(target_kl=0.0).exact_for(2)
-    result = Planned(64).informed_by(law)(cp.Unmasking(law.oracle()), STREAMS)
+    result = Planned(64).informed_by(law)(cp.run.Run(law.oracle()), STREAMS)
     assert result.ledger.commits == 64
 
 
 def test_without_strengths_it_says_how_to_get_them(law, counted) -> None:
     oracle = counted(law.oracle())
     with pytest.raises(ValueError, match=r'discover\(oracle, mode="soft"\), then sample\('):
-        Planned(8)(cp.Unmasking(oracle), STREAMS)
+        Planned(8)(cp.run.Run(oracle), STREAMS)
     with pytest.raises(ValueError, match="'planned' needs strength, how much positions tell"):
         cp.sample(oracle, "planned", 2, progress=False)
     assert oracle.calls == 0
@@ -121,13 +121,13 @@ def test_positions_it_says_nothing_about_are_refused(law, counted) -> None:
     sampler = Planned(4, strength=strength)
     oracle = counted(law.oracle())
     with pytest.raises(ValueError, match="position 9 was not masked when this structure"):
-        sampler(cp.Unmasking(oracle), STREAMS)
+        sampler(cp.run.Run(oracle), STREAMS)
     with pytest.raises(ValueError, match="position 63 was not masked when this structure"):
-        Planned(4, strength=strength[:60, :60])(cp.Unmasking(oracle), STREAMS)
+        Planned(4, strength=strength[:60, :60])(cp.run.Run(oracle), STREAMS)
     assert oracle.calls == 0
     given = np.full(64, cp.MASK)
     given[9] = 0
-    assert sampler(cp.Unmasking(oracle, given=given), STREAMS).ledger.commits == 4
+    assert sampler(cp.run.Run(oracle, given=given), STREAMS).ledger.commits == 4
 
 
 def test_strengths_are_no_setting_and_cannot_be_edited() -> None:
@@ -147,7 +147,7 @@ def test_strengths_are_no_setting_and_cannot_be_edited() -> None:
 
 def test_it_is_registered_without_rights_and_takes_strengths_by_name(law) -> None:
     assert SAMPLERS["planned"] is Planned
-    assert Planned().rights == cp.Right.NONE
+    assert Planned().rights == cp.Need.NONE
     assert build_sampler("planned", {"target_kl": "0.1"}) == Planned(target_kl=0.1)
     strength = Planned().informed_by(law).strength
     batch = cp.sample(law.oracle(), "planned", 2, batches=4, strength=strength, progress=False)

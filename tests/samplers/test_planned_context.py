@@ -107,7 +107,7 @@ def test_other_values_of_the_context_are_refused_before_anything_is_asked(case, 
         lambda: cp.sample(oracle, found, 2, given=here, batches=1, progress=False),
         lambda: cp.sample(oracle, rule, 2, given=here, progress=False),
         lambda: cp.sample(oracle, rule, 1, given=here, progress=False),
-        lambda: rule(cp.Unmasking(oracle, given=here), STREAMS),
+        lambda: rule(cp.run.Run(oracle, given=here), STREAMS),
     ):
         with pytest.raises(cp.StructureError, match=said):
             draw()
@@ -205,7 +205,7 @@ def test_events_tell_no_price_of_another_context(law, closed, tmp_path):
     here = closed.in_context(context(law, 2, 0))
     rule = Planned.of(here, batches=2)
     with pytest.raises(cp.StructureError, match="is not known"):
-        rule(cp.Unmasking(law.oracle(), given=here.given), STREAMS)
+        rule(cp.run.Run(law.oracle(), given=here.given), STREAMS)
     drawn = cp.infill(
         law.oracle(), here.given, structure=closed, batches=2, progress=False,
         trace=tmp_path / "run.json",
@@ -270,7 +270,7 @@ def test_a_mean_and_what_was_carried_are_priced_where_they_seem_at_home(law, clo
         )
         assert set(drawn.choice.prices) == {"planned", "spread"}
         assert structure.origin in drawn.choice.why
-        assert drawn.ledger.total == oracle.states > drawn.choice.ledger.total > 0
+        assert drawn.ledger.evaluations == oracle.states > drawn.choice.ledger.evaluations > 0
 
 
 def test_a_rule_draws_by_a_price_that_was_measured_in_its_context_and_in_no_other(law, closed):

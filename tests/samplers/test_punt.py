@@ -22,9 +22,9 @@ def pairs(count: int, strength: float = 0.5) -> cp.ForestLaw:
 
 @pytest.mark.parametrize(("count", "expected"), [(64, 13), (1024, 21)])
 def test_matched_pairs_take_two_steps(count, expected):
-    result = PUNT(1e-9)(cp.Unmasking(pairs(count).oracle()), STREAMS)
+    result = PUNT(1e-9)(cp.run.Run(pairs(count).oracle()), STREAMS)
     assert [len(batch) for batch in result.batches] == [count // 2] * 2
-    assert result.ledger.total == result.ledger.depth == expected
+    assert result.ledger.evaluations == result.ledger.stages == expected
     assert expected == (1 + math.log2(count)) + (1 + math.log2(count // 2))
     assert (result.ledger.probes, result.ledger.commits) == (expected - 2, 2)
     assert cp.evaluation.batch_kl(pairs(count), result).value == 0.0
@@ -45,20 +45,20 @@ def test_an_infinite_epsilon_is_one_product_batch(count, tests):
     given = np.full(law.length, cp.MASK)
     if count == 1:
         given[0] = 0
-    run = cp.Unmasking(law.oracle(), given=given)
+    run = cp.run.Run(law.oracle(), given=given)
     result = PUNT(math.inf, tests=tests)(run, STREAMS)
     tested = math.ceil(math.log2(count))
-    assert result.ledger.total == 1 + tested
-    assert result.ledger.depth == 1 + (tested if tests == "successive" else min(1, tested))
+    assert result.ledger.evaluations == 1 + tested
+    assert result.ledger.stages == 1 + (tested if tests == "successive" else min(1, tested))
     assert len(result.batches) == 1
     # Its candidates are the first draw of every position, as in one batch.
-    alone = OneBatch()(cp.Unmasking(law.oracle(), given=given), STREAMS)
+    alone = OneBatch()(cp.run.Run(law.oracle(), given=given), STREAMS)
     assert result.tokens.tolist() == alone.tokens.tolist()
 
 
 def test_a_negative_epsilon_is_the_most_confident_chain_rule():
     law = cp.families.path(9, target_seed=1)
-    result = PUNT(-1.0)(cp.Unmasking(law.oracle()), STREAMS)
+    result = PUNT(-1.0)(cp.run.Run(law.oracle()), STREAMS)
     state = np.full(9, cp.MASK, dtype=np.int32)
     for batch in result.batches:
         residual = np.flatnonzero(state == cp.MASK)
@@ -72,7 +72,7 @@ def test_parity_hides_from_every_pairwise_test():
     # An independent token at rank 0, then three bits of which any two are independent.
     parity = 1 - np.indices((2, 2, 2)).sum(axis=0) % 2
     law = cp.TableLaw(np.multiply.outer([0.25, 0.75], parity))
-    result = PUNT(0.0)(cp.Unmasking(law.oracle()), STREAMS)
+    result = PUNT(0.0)(cp.run.Run(law.oracle()), STREAMS)
     assert [len(batch) for batch in result.batches] == [4]
     output = draw_tree_law(law, PUNT(0.0))
     odd = np.broadcast_to(1 - parity, output.shape)
@@ -83,20 +83,20 @@ def test_parity_hides_from_every_pairwise_test():
 def test_the_parallel_variant_drops_at_least_as_many_in_the_first_step():
     law = cp.families.path(64, target_seed=5)
     first = {
-        tests: PUNT(1e-4, tests=tests)(cp.Unmasking(law.oracle()), STREAMS)
+        tests: PUNT(1e-4, tests=tests)(cp.run.Run(law.oracle()), STREAMS)
         for tests in ("successive", "parallel")
     }
     sizes = {tests: len(result.batches[0]) for tests, result in first.items()}
     assert sizes["parallel"] <= sizes["successive"]
-    assert first["parallel"].ledger.depth <= 2 * first["parallel"].ledger.commits
+    assert first["parallel"].ledger.stages <= 2 * first["parallel"].ledger.commits
 
 
 @pytest.mark.parametrize("rank_by", ["confidence", "entropy"])
 def test_the_best_ranked_position_is_always_committed(rank_by):
     law = cp.families.path(32, target_seed=6)
-    rows = cp.Unmasking(law.oracle()).do(cp.run.Preprocess())
+    rows = cp.run.Run(law.oracle()).do(cp.run.Preprocess())
     score = rows.top()[1] if rank_by == "confidence" else -rows.entropy()
-    result = PUNT(1e-9, rank_by=rank_by)(cp.Unmasking(law.oracle()), STREAMS)
+    result = PUNT(1e-9, rank_by=rank_by)(cp.run.Run(law.oracle()), STREAMS)
     assert int(np.argmax(score)) in result.batches[0]
     for batch, left in zip(
         result.batches, 32 - np.cumsum([0, *map(len, result.batches)]), strict=False

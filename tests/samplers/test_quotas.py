@@ -22,10 +22,10 @@ def test_the_cosine_schedule_of_64_positions_in_8_steps():
 
 @pytest.mark.parametrize("confidence", ["row", "candidate"])
 def test_a_run_reveals_what_the_cosine_schedule_says(confidence, uniform_oracle):
-    result = MaskGIT(8, confidence=confidence)(cp.Unmasking(uniform_oracle(64, 3)), STREAMS)
+    result = MaskGIT(8, confidence=confidence)(cp.run.Run(uniform_oracle(64, 3)), STREAMS)
     masked = 64 - np.cumsum([len(batch) for batch in result.batches])
     assert masked.tolist() == [62, 59, 53, 45, 35, 24, 12, 0]
-    assert result.ledger.total == result.ledger.depth == 8
+    assert result.ledger.evaluations == result.ledger.stages == 8
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 64, 100])

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import pytest
 
 from counterprobe.run import CommitAll
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.samplers import (
     SAMPLERS,
     OneBatch,
@@ -40,8 +40,8 @@ class Knobs(Sampler):
         yield CommitAll([view.residual])
 
     @property
-    def rights(self) -> Right:
-        return Right.VERIFY | Right.REMASK
+    def needs(self) -> Need:
+        return Need.VERIFY | Need.REMASK
 
 
 @pytest.fixture

@@ -35,10 +35,10 @@ def test_masking_nothing_again_is_ancestral_sampling_draw_for_draw(law, strategy
     assert not again.any()
     for seed in range(5):
         streams = cp.Streams(seed, seed + 1)
-        plain = Ancestral(steps)(cp.Unmasking(law.oracle()), streams)
-        masking = ReMDM(steps, strategy, eta=0.0)(cp.Unmasking(law.oracle()), streams)
+        plain = Ancestral(steps)(cp.run.Run(law.oracle()), streams)
+        masking = ReMDM(steps, strategy, eta=0.0)(cp.run.Run(law.oracle()), streams)
         assert same(plain, masking)
-        assert masking.rights == cp.Right.NONE
+        assert masking.rights == cp.Need.NONE
 
 
 @pytest.mark.parametrize("strategy", BY_SCHEDULE)
@@ -88,9 +88,9 @@ def test_the_loop_stays_at_its_share_and_masks_only_there():
 def test_every_run_ends_within_its_steps(law, strategy):
     for steps, seed in itertools.product((1, 3, 30), range(4)):
         sampler = ReMDM(steps, strategy, eta=1.0)
-        result = sampler(cp.Unmasking(law.oracle()), cp.Streams(seed, 1))
+        result = sampler(cp.run.Run(law.oracle()), cp.Streams(seed, 1))
         assert result.stop is cp.StopReason.COMPLETED
-        assert result.ledger.total == result.ledger.commits <= steps
+        assert result.ledger.evaluations == result.ledger.commits <= steps
 
 
 # ----- The whole output law -------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_runs_follow_the_kernel_and_not_that_of_another_eta(chi_square, seed_of,
     law, sampler = small_law(5), ReMDM(5, eta=1.0)
     streams = cp.Streams.from_seed(seed_of(5))
     results = [
-        sampler(cp.Unmasking(law.oracle(), sequence=k), streams.with_fresh_decisions(k))
+        sampler(cp.run.Run(law.oracle(), sequence=k), streams.with_fresh_decisions(k))
         for k in range(2_000)
     ]
     counts = np.bincount([result.tokens @ [4, 2, 1] for result in results], minlength=8)

@@ -45,7 +45,7 @@ def histogram(sampler: Sampler, law: cp.TableLaw | cp.ForestLaw, seed: int) -> n
     oracle = law.oracle()
     counts = np.zeros(law.vocab_size**law.length, dtype=int)
     for k in range(COUNT):
-        run = cp.Unmasking(oracle, sequence=k)
+        run = cp.run.Run(oracle, sequence=k)
         tokens = sampler(run, cp.Streams(seed + k, seed)).tokens
         counts[np.ravel_multi_index(tuple(tokens), (law.vocab_size,) * law.length)] += 1
     return counts
@@ -81,16 +81,16 @@ def test_the_same_check_rejects_one_batch_on_a_coupled_law(
 
 
 def test_the_index_order_is_increasing(law):
-    result = Sequential()(cp.Unmasking(law.oracle()), STREAMS)
+    result = Sequential()(cp.run.Run(law.oracle()), STREAMS)
     assert result.round_of_position.tolist() == list(range(law.length))
     assert result.ledger == cp.Ledger(
-        commits=law.length, depth=law.length, rows_read=law.length, widest_stage=1
+        commits=law.length, stages=law.length, rows_read=law.length, widest_stage=1
     )
 
 
 def test_the_random_order_follows_the_decision_seed(law):
     def order(seed: int) -> tuple[int, ...]:
-        result = Sequential("random")(cp.Unmasking(law.oracle()), cp.Streams(seed, 1))
+        result = Sequential("random")(cp.run.Run(law.oracle()), cp.Streams(seed, 1))
         return tuple(result.round_of_position)
 
     assert order(1) == order(1)
@@ -99,7 +99,7 @@ def test_the_random_order_follows_the_decision_seed(law):
 
 @pytest.mark.parametrize("order", ["confidence", "entropy"])
 def test_row_orders_take_the_best_row_of_the_current_history(order, law):
-    result = Sequential(order)(cp.Unmasking(law.oracle()), STREAMS)
+    result = Sequential(order)(cp.run.Run(law.oracle()), STREAMS)
     state = np.full(law.length, cp.MASK, dtype=np.int32)
     for batch in result.batches:
         residual = np.flatnonzero(state == cp.MASK)
@@ -113,11 +113,11 @@ def test_row_orders_take_the_best_row_of_the_current_history(order, law):
 
 def test_ties_go_to_the_smallest_position(uniform_oracle):
     for order in ("confidence", "entropy"):
-        result = Sequential(order)(cp.Unmasking(uniform_oracle(5, 2)), STREAMS)
+        result = Sequential(order)(cp.run.Run(uniform_oracle(5, 2)), STREAMS)
         assert result.round_of_position.tolist() == [0, 1, 2, 3, 4]
 
 
 def test_only_row_orders_need_a_right():
-    assert Sequential().rights == Sequential("random").rights == cp.Right.NONE
-    assert Sequential("confidence").rights == cp.Right.SELECT_AFTER_REPLY
-    assert Sequential("entropy").rights == cp.Right.SELECT_AFTER_REPLY
+    assert Sequential().rights == Sequential("random").rights == cp.Need.NONE
+    assert Sequential("confidence").rights == cp.Need.SELECT
+    assert Sequential("entropy").rights == cp.Need.SELECT

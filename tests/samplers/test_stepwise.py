@@ -31,7 +31,7 @@ def choose(sampler, *replies: Reply) -> list[list[int]]:
 
 
 def test_scores_agree_between_dense_and_classed_rows(forest_law):
-    run = cp.Unmasking(forest_law.oracle())
+    run = cp.run.Run(forest_law.oracle())
     classed = run.do(Probe(run.state, run.residual)).rows
     for score in ("confidence", "margin", "entropy"):
         dense = score_rows(cp.rows.DenseRows(classed.dense()), score)
@@ -91,13 +91,13 @@ def test_when_only_the_last_rank_fails_it_stays_masked():
 
 def test_llada_quotas_give_the_first_steps_one_more():
     law = cp.families.path(22, target_seed=1)
-    result = s.LLaDA(5)(cp.Unmasking(law.oracle()), STREAMS)
+    result = s.LLaDA(5)(cp.run.Run(law.oracle()), STREAMS)
     assert [len(batch) for batch in result.batches] == [5, 5, 4, 4, 4]
 
 
 def test_llada_blocks_share_the_steps_and_go_left_to_right():
     law = cp.families.path(20, target_seed=1)
-    result = s.LLaDA(6, block_length=8)(cp.Unmasking(law.oracle()), STREAMS)
+    result = s.LLaDA(6, block_length=8)(cp.run.Run(law.oracle()), STREAMS)
     assert [len(batch) for batch in result.batches] == [4, 4, 4, 4, 2, 2]
     blocks = [{int(i) // 8 for i in batch} for batch in result.batches]
     assert blocks == [{0}, {0}, {1}, {1}, {2}, {2}]
@@ -107,15 +107,15 @@ def test_llada_skips_blocks_that_are_given_and_steps_it_does_not_need():
     law = cp.families.path(20, target_seed=1)
     given = np.full(20, cp.MASK)
     given[8:16] = 0
-    result = s.LLaDA(64, block_length=8)(cp.Unmasking(law.oracle(), given=given), STREAMS)
+    result = s.LLaDA(64, block_length=8)(cp.run.Run(law.oracle(), given=given), STREAMS)
     assert [len(batch) for batch in result.batches] == [1] * 12
 
 
 def test_random_remasking_follows_the_seed_and_not_the_rows(uniform_oracle):
     law = cp.families.path(20, target_seed=1)
     sampler = s.LLaDA(4, remasking="random")
-    one = sampler(cp.Unmasking(law.oracle()), STREAMS)
-    other = sampler(cp.Unmasking(uniform_oracle(20, 3)), STREAMS)
+    one = sampler(cp.run.Run(law.oracle()), STREAMS)
+    other = sampler(cp.run.Run(uniform_oracle(20, 3)), STREAMS)
     assert one.round_of_position.tolist() == other.round_of_position.tolist()
 
 
@@ -134,7 +134,7 @@ def test_a_position_temperature_draws_positions_and_zero_does_not():
 
     def first(seed: int, temperature: float) -> tuple[int, ...]:
         sampler = s.Dream(4, score="confidence", position_temperature=temperature)
-        return tuple(sampler(cp.Unmasking(law.oracle()), cp.Streams(seed, 1)).batches[0])
+        return tuple(sampler(cp.run.Run(law.oracle()), cp.Streams(seed, 1)).batches[0])
 
     assert len({first(seed, 0.0) for seed in range(5)}) == 1
     assert len({first(seed, 1.0) for seed in range(5)}) > 1
@@ -163,7 +163,7 @@ COINS = cp.ForestLaw(np.ones((6, 2)), [], np.ones((2, 2)))
 
 
 def coin_batches(sampler: s.KLASS) -> list[int]:
-    result = sampler(cp.Unmasking(COINS.oracle()), STREAMS)
+    result = sampler(cp.run.Run(COINS.oracle()), STREAMS)
     return [len(batch) for batch in result.batches]
 
 
@@ -204,7 +204,7 @@ def test_the_entropy_prefix_is_the_longest_within_gamma(proxy, gamma):
 def test_a_larger_gamma_commits_at_least_as_many():
     law = cp.families.path(30, target_seed=4)
     sizes = [
-        len(s.EntropyBounded(gamma)(cp.Unmasking(law.oracle()), STREAMS).batches[0])
+        len(s.EntropyBounded(gamma)(cp.run.Run(law.oracle()), STREAMS).batches[0])
         for gamma in (0.0, 0.1, 1.0, 3.0, 10.0, 100.0)
     ]
     assert sizes == sorted(sizes)

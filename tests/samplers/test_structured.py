@@ -47,7 +47,7 @@ def test_it_draws_what_the_structure_draws(case: tuple[cp.Oracle, cp.Structure])
     assert many.ledgers == expected.ledgers
     assert many.ledger + cp.discovery.check_oracle(structure, oracle) == expected.ledger
     for k in range(5):
-        run = cp.Unmasking(oracle, given=structure.given, sequence=k)
+        run = cp.run.Run(oracle, given=structure.given, sequence=k)
         result = sampler(run, STREAMS)
         np.testing.assert_array_equal(result.tokens, expected.sequences[k])
         assert result.ledger == expected.ledgers[k]
@@ -61,7 +61,7 @@ def test_a_listener_hears_the_graph_that_is_committed_by(
 ) -> None:
     oracle, structure = case
     with cp.trace.Recorder(tmp_path / "run.json") as recorder:
-        run = cp.Unmasking(oracle, given=structure.given, on_event=recorder)
+        run = cp.run.Run(oracle, given=structure.given, on_event=recorder)
         as_sampler(structure)(run, STREAMS)
     trace = cp.trace.load_trace(tmp_path / "run.json")
     told = next(event for event in trace.events if event["type"] == "graph")
@@ -77,7 +77,7 @@ def test_a_longer_run_whose_end_is_given_is_listened_to() -> None:
     law = cp.families.path(length=6, target_seed=1)
     given = np.array([cp.MASK] * 4 + [0, 0])
     sampler = Structured(4, edges=((0, 1), (1, 2), (2, 3)))
-    run = cp.Unmasking(law.oracle(), given=given, record=cp.run.Level.STRUCTURE)
+    run = cp.run.Run(law.oracle(), given=given, record=cp.run.Level.STRUCTURE)
     (note,) = sampler(run, STREAMS).transcript.notes
     assert note.content["is_resolved"].tolist() == [True] * 6
 
@@ -107,16 +107,14 @@ def test_another_context_is_refused() -> None:
     other = given.copy()
     other[4] = 1
     with pytest.raises(ValueError, match="found with token 0 given at position 4, here it is 1"):
-        as_sampler(structure)(cp.Unmasking(law.oracle(), given=other), STREAMS)
-    assert (
-        as_sampler(structure)(cp.Unmasking(law.oracle(), given=given), STREAMS).tokens is not None
-    )
+        as_sampler(structure)(cp.run.Run(law.oracle(), given=other), STREAMS)
+    assert as_sampler(structure)(cp.run.Run(law.oracle(), given=given), STREAMS).tokens is not None
 
 
 def test_settings_survive_json() -> None:
     sampler = Structured(5, edges=((0, 1), (3, 4)), unresolved=(2,), given=((3, 1),))
     assert Structured(**json.loads(json.dumps(sampler.settings))) == sampler
-    assert sampler.rights == cp.Right.NONE
+    assert sampler.needs == cp.Need.NONE
     assert "structured" not in SAMPLERS  # it cannot be built from a name: it has to be found
 
 
@@ -126,16 +124,16 @@ def test_positions_it_says_nothing_about_are_refused() -> None:
     given[4] = 0
     sampler = as_sampler(cp.discover(law.oracle(), STREAMS, given=given))
     with pytest.raises(ValueError, match="position 4 was not masked when this structure"):
-        sampler(cp.Unmasking(law.oracle()), STREAMS)
+        sampler(cp.run.Run(law.oracle()), STREAMS)
     with pytest.raises(ValueError, match="position 4 was not masked"):
         cp.sample(law.oracle(), sampler, 2, seed=STREAMS)
     longer = cp.families.build("path", 13, 196)
     extended = np.append(given, cp.MASK)
     with pytest.raises(ValueError, match="position 12 was not masked"):
-        sampler(cp.Unmasking(longer.oracle(), given=extended), STREAMS)
+        sampler(cp.run.Run(longer.oracle(), given=extended), STREAMS)
     # More context than at discovery only takes positions away.
     given[7] = 1
-    result = sampler(cp.Unmasking(law.oracle(), given=given), STREAMS)
+    result = sampler(cp.run.Run(law.oracle(), given=given), STREAMS)
     assert cp.evaluation.batch_kl(law, result).value == 0.0
 
 

@@ -60,7 +60,7 @@ def test_the_output_is_the_coupled_chain_bit_for_bit(size, full_prefix, order, l
         streams = cp.Streams(seed, 100 + seed)
         if seed == 5:
             given[[1, 3]] = law.sample(1, np.random.default_rng(1))[0][[1, 3]]
-        run = cp.Unmasking(law.oracle(), given=given, sequence=seed)
+        run = cp.run.Run(law.oracle(), given=given, sequence=seed)
         chain = coupled_chain(
             law.oracle(),
             ordered(sampler, run.residual, streams),
@@ -81,7 +81,7 @@ def test_the_chain_comes_out_in_a_large_vocabulary_whatever_the_block(family):
     for size in (None, 1, 7, 120):
         for full_prefix in (False, True):
             sampler = UniversalCoupling(size, full_prefix=full_prefix)
-            result = sampler(cp.Unmasking(law.oracle()), streams)
+            result = sampler(cp.run.Run(law.oracle()), streams)
             assert result.tokens.tolist() == chain.tolist()
 
 
@@ -98,13 +98,13 @@ def chain(flip: float) -> cp.ForestLaw:
 
 @pytest.mark.parametrize(("length", "size"), [(12, 4), (13, 4), (14, 4), (5, 1), (6, 6), (1, 4)])
 @pytest.mark.parametrize("rule", ["coupling", "assd"])
-def test_a_product_target_takes_n_submissions_in_two_stages_a_block(length, size, rule):
+def test_a_product_target_takes_n_evaluations_in_two_stages_a_block(length, size, rule):
     sampler = UniversalCoupling(size) if rule == "coupling" else ASSD(size)
-    result = sampler(cp.Unmasking(product(length).oracle()), cp.Streams(1, 2))
+    result = sampler(cp.run.Run(product(length).oracle()), cp.Streams(1, 2))
     blocks = math.ceil(length / size)
     singles = sum(1 for k in range(0, length, size) if min(size, length - k) == 1)
-    assert result.ledger.total == length
-    assert result.ledger.depth == 2 * blocks - singles
+    assert result.ledger.evaluations == length
+    assert result.ledger.stages == 2 * blocks - singles
     assert result.ledger.commits == blocks
     assert result.diagnostics.kept == result.diagnostics.drafted
     assert sum(result.diagnostics.kept) == length
@@ -113,19 +113,19 @@ def test_a_product_target_takes_n_submissions_in_two_stages_a_block(length, size
 @pytest.mark.parametrize(("length", "size"), [(12, 4), (13, 4), (14, 4), (5, 1), (6, 6), (1, 4)])
 def test_with_the_full_prefix_a_clean_round_costs_one_stage(length, size):
     sampler = UniversalCoupling(size, full_prefix=True)
-    result = sampler(cp.Unmasking(product(length).oracle()), cp.Streams(1, 2))
+    result = sampler(cp.run.Run(product(length).oracle()), cp.Streams(1, 2))
     blocks = math.ceil(length / size)
     last_is_single = length % size == 1 or size == 1
-    assert result.ledger.total == length
-    assert result.ledger.depth == 1 + blocks - last_is_single
+    assert result.ledger.evaluations == length
+    assert result.ledger.stages == 1 + blocks - last_is_single
     assert result.ledger.commits == blocks
 
 
-def test_the_full_prefix_costs_one_submission_a_mismatch_and_saves_a_stage_a_clean_round():
+def test_the_full_prefix_costs_one_evaluation_a_mismatch_and_saves_a_stage_a_clean_round():
     law = chain(0.1)
     streams = cp.Streams(3, 6)
     plain, ahead = (
-        UniversalCoupling(5, full_prefix=full, order="index")(cp.Unmasking(law.oracle()), streams)
+        UniversalCoupling(5, full_prefix=full, order="index")(cp.run.Run(law.oracle()), streams)
         for full in (False, True)
     )
     assert ahead.tokens.tolist() == plain.tokens.tolist()
@@ -137,10 +137,10 @@ def test_the_full_prefix_costs_one_submission_a_mismatch_and_saves_a_stage_a_cle
     clean = int((np.equal(drafted, kept) & goes_on).sum())
     mismatches = int((np.not_equal(drafted, kept) & goes_on).sum())
     assert clean > 0 and mismatches > 0
-    assert plain.ledger.depth == sum(min(2, size) for size in drafted)
-    assert ahead.ledger.depth == plain.ledger.depth - clean
-    assert plain.ledger.total == sum(drafted)
-    assert ahead.ledger.total == plain.ledger.total + mismatches
+    assert plain.ledger.stages == sum(min(2, size) for size in drafted)
+    assert ahead.ledger.stages == plain.ledger.stages - clean
+    assert plain.ledger.evaluations == sum(drafted)
+    assert ahead.ledger.evaluations == plain.ledger.evaluations + mismatches
 
 
 @pytest.mark.parametrize("sampler", [UniversalCoupling(4), ASSD(4)], ids=["coupling", "assd"])
@@ -148,10 +148,10 @@ def test_every_round_keeps_two_or_more_until_one_is_left(sampler):
     law = chain(0.05)
     sizes = []
     for seed in range(10):
-        result = sampler(cp.Unmasking(law.oracle()), cp.Streams(seed, seed))
+        result = sampler(cp.run.Run(law.oracle()), cp.Streams(seed, seed))
         kept = [len(batch) for batch in result.batches]
         assert all(size >= 2 for size in kept[:-1])
-        assert result.ledger.depth <= law.length
+        assert result.ledger.stages <= law.length
         sizes += kept
     assert 2 in sizes and 4 in sizes
 

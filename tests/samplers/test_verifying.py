@@ -137,9 +137,9 @@ def test_a_larger_law_is_drawn_exactly_in_many_draws(
 
 @pytest.mark.parametrize("sampler", EXACT.values(), ids=list(EXACT))
 def test_exactness_is_claimed_and_no_batch_price_is_put_on_it(sampler, law):
-    result = sampler(cp.Unmasking(law.oracle()), cp.Streams(1, 2))
+    result = sampler(cp.run.Run(law.oracle()), cp.Streams(1, 2))
     assert sampler.exact_for(law.length)
-    assert result.rights == cp.Right.VERIFY
+    assert result.used == cp.Need.VERIFY
     assert np.isnan(cp.evaluation.batch_kl(law, result).value)
 
 
@@ -152,19 +152,19 @@ def test_scores_are_the_chain_rule_of_the_law(sampler, law):
 
 @pytest.mark.parametrize("sampler", EXACT.values(), ids=list(EXACT))
 def test_temperature_zero_is_the_greedy_chain(sampler: Sampler, law):
-    result = sampler(cp.Unmasking(law.oracle(), temperature=0), cp.Streams(1, 2))
+    result = sampler(cp.run.Run(law.oracle(), temperature=0), cp.Streams(1, 2))
     order = getattr(sampler, "order", "index")
-    greedy = Sequential(order)(cp.Unmasking(law.oracle(), temperature=0), cp.Streams(1, 2))
+    greedy = Sequential(order)(cp.run.Run(law.oracle(), temperature=0), cp.Streams(1, 2))
     assert result.tokens.tolist() == greedy.tokens.tolist()
 
 
 @pytest.mark.parametrize("sampler", EXACT.values(), ids=list(EXACT))
 def test_a_budget_stops_before_it_is_passed(sampler):
     law = cp.families.path(30, target_seed=1)
-    run = cp.Unmasking(law.oracle(), max_submissions=7)
+    run = cp.run.Run(law.oracle(), max_evaluations=7)
     result = sampler(run, cp.Streams(1, 2))
     assert result.stop is cp.StopReason.BUDGET_SPENT
-    assert result.ledger.total <= 7
+    assert result.ledger.evaluations <= 7
     assert result.tokens is None
 
 
@@ -220,8 +220,8 @@ def test_freedave_is_sequential_on_a_law_with_zeros(order, copied_bits):
     oracle = Remembering(copied_bits.oracle())
     for seed in range(60):
         streams = cp.Streams(seed, seed)
-        drawn = FreeDave(3, order)(cp.Unmasking(oracle), streams)
-        expected = Sequential(order)(cp.Unmasking(oracle), streams)
+        drawn = FreeDave(3, order)(cp.run.Run(oracle), streams)
+        expected = Sequential(order)(cp.run.Run(oracle), streams)
         assert drawn.tokens.tolist() == expected.tokens.tolist()
 
 
@@ -232,7 +232,7 @@ def test_sequences_side_by_side_are_those_drawn_alone_on_a_law_with_zeros(sample
     logs = copied_bits.log_prob(batch.sequences)
     assert batch.token_log_probs.sum(axis=1) == pytest.approx(logs, abs=1e-9)
     for k in range(0, 40, 8):
-        run = cp.Unmasking(oracle, sequence=k)
+        run = cp.run.Run(oracle, sequence=k)
         alone = sampler(run, cp.Streams.from_seed(3))
         assert alone.tokens.tolist() == batch.sequences[k].tolist()
         assert run.ledger == batch.ledgers[k]
@@ -261,5 +261,5 @@ class RefusesTheLikely(cp.testing.CountingOracle):
 def test_a_refusal_that_no_row_explains_is_an_error(sampler, table_law):
     with pytest.raises(cp.errors.ImpossibleState, match="two values never occur together"):
         for seed in range(40):
-            run = cp.Unmasking(RefusesTheLikely(table_law.oracle()))
+            run = cp.run.Run(RefusesTheLikely(table_law.oracle()))
             sampler(run, cp.Streams(seed, seed))

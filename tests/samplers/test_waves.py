@@ -78,7 +78,7 @@ def test_a_wave_is_one_stage_of_the_rows_that_were_asked_for(
 ):
     monkeypatch.setattr(waves, "MOST_NUMBERS", room)
     oracle = counted(table_law.oracle())
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     known = masked()
     known[1] = 2
     order, tokens = np.array([3, 0, 2]), np.array([1, 0, 2])
@@ -93,7 +93,7 @@ def test_a_wave_is_one_stage_of_the_rows_that_were_asked_for(
         )
 
     base, chain, rows = run.call(waves.waves, branch())
-    assert (run.ledger.total, run.ledger.depth, run.ledger.rows_read) == (4, 1, 9)
+    assert (run.ledger.evaluations, run.ledger.stages, run.ledger.rows_read) == (4, 1, 9)
     assert oracle.states == 4
     for k, position in enumerate(EVERY[::-1]):
         expected = table_law.conditional(masked(), [position])

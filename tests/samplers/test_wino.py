@@ -64,7 +64,7 @@ def test_runs_are_those_of_the_published_loop(threshold, back, block_length):
     sampler = WINO(threshold, back, block_length)
     for seed in range(4):
         streams = cp.Streams(seed, seed + 10)
-        result = sampler(cp.Unmasking(law.oracle()), streams)
+        result = sampler(cp.run.Run(law.oracle()), streams)
         tokens, times_back = plain_wino(law, sampler, streams)
         assert result.tokens.tolist() == tokens
         events = [event.operation for event in result.transcript.events]
@@ -73,11 +73,11 @@ def test_runs_are_those_of_the_published_loop(threshold, back, block_length):
 
 def test_nothing_taken_back_is_the_threshold_rule_with_a_cap():
     law = sharp_law(12)
-    capped = WINO(0.6, 0.0)(cp.Unmasking(law.oracle()), STREAMS)
-    assert capped.rights == cp.Right.SELECT_AFTER_REPLY
+    capped = WINO(0.6, 0.0)(cp.run.Run(law.oracle()), STREAMS)
+    assert capped.rights == cp.Need.SELECT
     assert capped.undone == 0
     assert capped.ledger.probes == 0
-    plain = Threshold(0.6 + 1e-9)(cp.Unmasking(law.oracle()), STREAMS)
+    plain = Threshold(0.6 + 1e-9)(cp.run.Run(law.oracle()), STREAMS)
     if max(map(len, plain.batches)) <= 5:  # below the cap in every step
         assert capped.tokens.tolist() == plain.tokens.tolist()
     assert max(map(len, capped.batches)) <= 8
@@ -85,8 +85,8 @@ def test_nothing_taken_back_is_the_threshold_rule_with_a_cap():
 
 def test_above_one_it_is_the_most_confident_order_and_reads_nothing_again():
     law = sharp_law()
-    result = WINO(1.5, 1.0)(cp.Unmasking(law.oracle()), STREAMS)
-    plain = Sequential("confidence")(cp.Unmasking(law.oracle()), STREAMS)
+    result = WINO(1.5, 1.0)(cp.run.Run(law.oracle()), STREAMS)
+    plain = Sequential("confidence")(cp.run.Run(law.oracle()), STREAMS)
     assert result.tokens.tolist() == plain.tokens.tolist()
     assert result.ledger == plain.ledger
 
@@ -97,33 +97,33 @@ def test_a_rule_that_doubts_everything_ends_within_a_step_a_position(confidence,
     law = sharp_law(40)
     for seed in range(3):
         sampler = WINO(0.0, 1.0, block_length, confidence)
-        result = sampler(cp.Unmasking(law.oracle()), cp.Streams(seed, 1))
+        result = sampler(cp.run.Run(law.oracle()), cp.Streams(seed, 1))
         assert result.stop is cp.StopReason.COMPLETED
         assert result.ledger.commits <= 40
         assert result.undone > 20
 
 
-def test_each_position_read_again_is_a_submission_and_a_step_is_one_stage():
+def test_each_position_read_again_is_a_evaluation_and_a_step_is_one_stage():
     law = sharp_law()
     oracle = CountingOracle(law.oracle())
-    result = WINO(0.3, 0.8)(cp.Unmasking(oracle), STREAMS)
+    result = WINO(0.3, 0.8)(cp.run.Run(oracle), STREAMS)
     ledger = result.ledger
-    assert ledger.total == oracle.states == ledger.commits + ledger.probes
+    assert ledger.evaluations == oracle.states == ledger.commits + ledger.probes
     probes = [event for event in result.transcript.events if event.operation == "probe"]
     assert len(probes) > 0
-    assert ledger.depth == ledger.commits == ledger.selected_commits
-    assert ledger.widest_stage == max(event.submissions for event in probes)
+    assert ledger.stages == ledger.commits == ledger.selected_commits
+    assert ledger.widest_stage == max(event.evaluations for event in probes)
     # A wave reads everything committed so far, each of it once, and the history beside it.
     known = 0
     for event in result.transcript.events:
         if event.operation == "probe":
-            assert (event.submissions, event.rows_read) == (known + 1, law.length)
+            assert (event.evaluations, event.rows_read) == (known + 1, law.length)
         known += {"commit": 1, "remask": -1, "probe": 0}[event.operation] * len(event.positions)
 
 
 def test_less_is_taken_back_than_the_step_before_committed():
     law = sharp_law(40)
-    result = WINO(0.0, 1.0)(cp.Unmasking(law.oracle()), STREAMS)
+    result = WINO(0.0, 1.0)(cp.run.Run(law.oracle()), STREAMS)
     sizes = [(e.operation, len(e.positions)) for e in result.transcript.events if len(e.positions)]
     commits = [size for operation, size in sizes if operation == "commit"]
     assert max(commits) <= 20
@@ -140,7 +140,7 @@ def test_blocks_are_finished_from_the_left_and_context_is_left_alone():
     law = sharp_law(20)
     given = np.full(20, -1)
     given[[2, 11]] = law.sample(1, np.random.default_rng(1))[0][[2, 11]]
-    result = WINO(0.0, 1.0, block_length=10)(cp.Unmasking(law.oracle(), given=given), STREAMS)
+    result = WINO(0.0, 1.0, block_length=10)(cp.run.Run(law.oracle(), given=given), STREAMS)
     assert result.undone > 0
     for before, after in itertools.pairwise(result.history):
         changed = np.flatnonzero(before != after)

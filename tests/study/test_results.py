@@ -152,7 +152,7 @@ def test_a_committed_run_can_be_repeated(studies, name):
     key = run_key(row["family"], row["length"], row["draw"], row["stream"], row["method"],
                   json.loads(row["settings"]), row["kl_draws"])  # fmt: skip
     result, _ = do_work(key)
-    for name in ("total", "probes", "commits", "depth", "rows_read", "batch_kl", "tokens"):
+    for name in ("total", "probes", "commits", "stages", "rows_read", "batch_kl", "tokens"):
         assert result[name] == row[name]
 
 
@@ -168,7 +168,7 @@ def test_the_cut_parts_neighbours_from_what_lies_behind_them(family, through):
         if entry["num_colors"] == frozen
     )
     law = cp.families.build(family, 8192, 171)
-    run, rng = cp.Unmasking(law.oracle()), np.random.default_rng(1)
+    run, rng = cp.run.Run(law.oracle()), np.random.default_rng(1)
     banks = run.call(read_banks, settings["bank_threshold"], run.row_error)
     draft = rare_filler(FillerContext(run.state, banks), rng)
     columns = banks.columns(draft)

@@ -57,10 +57,10 @@ def test_lines_are_the_runs_summed_up(finished, rows):
         limit = finished.threshold(line.family, "evaluation")
         assert line.passed == sum(r["batch_kl"] + 2 * r["batch_kl_se"] <= limit for r in runs)
         assert line.batch_kl == max(run["batch_kl"] for run in runs)
-        for name in ("probes", "commits", "depth", "rows_read"):
+        for name in ("probes", "commits", "stages", "rows_read"):
             assert getattr(line, name) == fmean(run[name] for run in runs)
         if line.method == "random-balanced":
-            assert line.mean == line.commits == line.depth
+            assert line.mean == line.commits == line.stages
             assert line.probes == 0
 
 
@@ -68,7 +68,7 @@ def test_markdown_has_every_line_and_says_what_is_left_out(rows):
     text = to_markdown(lines_of(rows))
     table = [line for line in text.splitlines() if line.startswith("| ")]
     head = [word.strip() for word in table[0].strip("|").split("|")]
-    for column in ("mean", "min", "max", "largest K", "pass", "probes", "commits", "depth",
+    for column in ("mean", "min", "max", "largest K", "pass", "probes", "commits", "stages",
                    "rows read"):  # fmt: skip
         assert column in head
     body = [[word.strip() for word in line.strip("|").split("|")] for line in table[1:9]]
@@ -117,8 +117,8 @@ def test_a_failed_cell_is_reported(tiny):
     failing = next(task for task in study.pending())
     bad = {"total": 5, "batch_kl": 9.0, "batch_kl_se": 0.0, "stop": "completed", "reason": ""}
     filled = dict.fromkeys(
-        ("preprocessing", "probes", "commits", "depth", "rows_read", "widest_stage",
-         "total_without_rights"), 1) | {"tokens": "x"}  # fmt: skip
+        ("preprocessing", "probes", "commits", "stages", "rows_read", "widest_stage",
+         "evaluations_without_selection"), 1) | {"tokens": "x"}  # fmt: skip
     for task in list(study.pending()):
         if task.cell == failing.cell and task.phase == "screening":
             study.add(task, Record(task.key, bad | filled, {"total": 0.1}, "", {}, {}))

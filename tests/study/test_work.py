@@ -46,7 +46,7 @@ def test_a_run_is_the_run_one_would_make_by_hand():
     key = run_key("path", 60, 7, 9, "packed", settings, 16)
     result, seconds = do_work(key)
     law = cp.families.path(60, 7)
-    by_hand = Packed(**settings)(cp.Unmasking(law.oracle()), cp.Streams.from_seed(9))
+    by_hand = Packed(**settings)(cp.run.Run(law.oracle()), cp.Streams.from_seed(9))
     kl = batch_kl(law, by_hand, draws=16)
     for name, count in by_hand.ledger.as_dict().items():
         assert result[name] == count
@@ -58,10 +58,10 @@ def test_a_run_is_the_run_one_would_make_by_hand():
 
 
 STORED = (
-    '{"batch_kl":0.0,"batch_kl_se":0.0,"commits":24,"depth":24,"largest_arity":0,"noncommit":0,'
+    '{"batch_kl":0.0,"batch_kl_se":0.0,"commits":24,"stages":24,"largest_arity":0,"noncommit":0,'
     '"num_enumerated":0,"num_sampled":0,"preprocessing":0,"probes":0,'
     '"reason":"every position was committed","rights":[],"rows_read":24,"selected_commits":0,'
-    '"stop":"completed","tokens":"90cefffa630590c4","total":24,"total_without_rights":24,'
+    '"stop":"completed","tokens":"90cefffa630590c4","total":24,"evaluations_without_selection":24,'
     '"widest_stage":1}'
 )
 KEY = (
@@ -101,8 +101,8 @@ def test_a_baseline_that_must_know_the_law_is_told_it():
     result, _ = do_work(search_key("path", 40, 4, 5, threshold=1e-9, **search))
     law = cp.families.path(40, 4)
     told = InformationCurve(result["budget"]).informed_by(law)
-    alone = told(cp.Unmasking(law.oracle()), cp.Streams.from_seed(5))
-    assert result["total"] == alone.ledger.total
+    alone = told(cp.run.Run(law.oracle()), cp.Streams.from_seed(5))
+    assert result["total"] == alone.ledger.evaluations
     assert batch_kl(law, alone, draws=32).passes(1e-9)
 
 
@@ -118,7 +118,7 @@ def test_a_baseline_with_settings_of_its_own_is_searched_with_them():
     for name, asked in (("first", plain), ("last", key)):
         result, _ = do_work(asked)
         sampler = RandomBalanced(result["budget"], larger_first=name == "first")
-        run = sampler(cp.Unmasking(law.oracle()), cp.Streams.from_seed(5))
+        run = sampler(cp.run.Run(law.oracle()), cp.Streams.from_seed(5))
         assert result["batch_kl"] == batch_kl(law, run, draws=32).value
         found[name] = result
     assert found["first"]["observed"] != found["last"]["observed"]
@@ -161,8 +161,8 @@ def test_the_timed_oracle_gives_the_same_rows():
     timed = TimedOracle(law)
     assert isinstance(timed, cp.Oracle)
     for sampler in (Packed(num_colors=3, num_colorings=4), Sequential()):
-        one = sampler(cp.Unmasking(timed), cp.Streams(1, 2))
-        other = sampler(cp.Unmasking(law.oracle()), cp.Streams(1, 2))
+        one = sampler(cp.run.Run(timed), cp.Streams(1, 2))
+        other = sampler(cp.run.Run(law.oracle()), cp.Streams(1, 2))
         assert np.array_equal(one.tokens, other.tokens)
         assert one.ledger == other.ledger
     assert timed.seconds > 0
@@ -173,7 +173,7 @@ def test_the_timed_oracle_gives_the_same_rows():
 def test_a_trial_decides_as_the_whole_run_does(family, budget):
     law = cp.families.build(family, 120, 4)
     streams = cp.Streams.from_seed(5)
-    whole = batch_kl(law, RandomBalanced(budget)(cp.Unmasking(law.oracle()), streams), draws=16)
+    whole = batch_kl(law, RandomBalanced(budget)(cp.run.Run(law.oracle()), streams), draws=16)
     for threshold in (1e-12, 1e-6, 1e-2, 1e9):
         trial = try_budget(law, RandomBalanced(budget), streams, threshold, 16)
         assert trial.passes == whole.passes(threshold)
@@ -201,7 +201,7 @@ def test_a_search_reports_the_safe_budget(family):
     streams = cp.Streams.from_seed(5)
 
     def kl_at(budget: int):
-        return batch_kl(law, RandomBalanced(budget)(cp.Unmasking(law.oracle()), streams), draws=32)
+        return batch_kl(law, RandomBalanced(budget)(cp.run.Run(law.oracle()), streams), draws=32)
 
     safe = result["budget"]
     assert result["total"] == result["commits"] == safe

@@ -9,7 +9,7 @@ from counterprobe.run.driver import drive
 
 def probe(door: Door, states, readouts) -> Rows:
     """Ask as one stage of probes."""
-    return cp.Unmasking(door.oracle, door=door).do(Probe(states, readouts)).rows
+    return cp.run.Run(door.oracle, door=door).do(Probe(states, readouts)).rows
 
 
 def rows(stage: Stage, states, readouts) -> Rows:

@@ -177,7 +177,7 @@ def _logged_run(file: Path) -> cp.SampleResult:
     law = cp.ForestLaw([[1, 2], [2, 1], [1, 1]], [[0, 1]], [[[2, 1], [1, 2]]])
     mixed = _Mixed(law.oracle(), np.full((3, 3), 0.25))
     with mixed.logged(file, most_bytes=119).running({"seed": 1}) as oracle:
-        run = cp.Unmasking(oracle)
+        run = cp.run.Run(oracle)
         run.do(Probe([[0, cp.MASK, cp.MASK]], [1, 2]))
         return cp.samplers.DAPD()(run, cp.Streams(1, 2))
 

@@ -525,15 +525,15 @@ def a_pipeline(folder):
 def without_rights(folder):
     """Run without the right to choose after the reply, and without any right."""
     found = {}
-    wanted = {"unselected": ~cp.Right.SELECT_AFTER_REPLY, "no right": cp.Right.NONE}
+    wanted = {"unselected": ~cp.Need.SELECT, "no right": cp.Need.NONE}
     for label, rights in wanted.items():
         for name in MODEL_RULES:
             for count in (1, 3) if label == "unselected" else (2,):
 
                 def drawn(name=name, count=count, rights=rights):
                     network = Network()
-                    batch = draw(oracle_of(network), name, count, seed=4, rights=rights)
-                    used = sorted({str(result.rights) for result in batch.results})
+                    batch = draw(oracle_of(network), name, count, seed=4, allowed=rights)
+                    used = sorted({str(result.used) for result in batch.results})
                     states = {"states": len(network.asked), "asked": network.reached["asked"]}
                     return outcome(batch, used=used, **states)
 
@@ -557,7 +557,7 @@ def plans_drawn_whole(folder):
         "spread": {"count": 3, "rule": "spread", "batches": 3},
         "one batch": {"count": 3, "rule": "one-batch"},
         "a later portion": {"count": 3, "rule": "random-balanced", "batches": 4, "first": 7},
-        "a budget": {"count": 3, "rule": "random-balanced", "batches": 6, "max_submissions": 2},
+        "a budget": {"count": 3, "rule": "random-balanced", "batches": 6, "max_evaluations": 2},
         "rows read": {"count": 3, "rule": "threshold"},
         "a context": {
             "count": 3, "rule": "random-balanced", "batches": 4,

@@ -134,7 +134,7 @@ def outcome(batch, **beside):
         "rounds": digest_of_array([result.round_of_position for result in batch.results]),
         "stop": ", ".join(stops),
         "whole": astuple(batch.ledger),
-        "each": [ledger.total for ledger in batch.ledgers],
+        "each": [ledger.evaluations for ledger in batch.ledgers],
         "ledgers": digest_of_array([astuple(ledger) for ledger in batch.ledgers]),
     }
     undone = [result.undone for result in batch.results]
@@ -163,7 +163,7 @@ SIDE_BY_SIDE = {
     "shared": {"count": 3},
     "few at once, fresh": {"count": 3, "at_once": 2, "orders": "fresh"},
     "in groups": {"count": 4, "orders": 2, "at_once": 3},
-    "with a budget": {"count": 3, "max_submissions": 7},
+    "with a budget": {"count": 3, "max_evaluations": 7},
 }
 
 
@@ -305,7 +305,7 @@ def rechecked(folder):
     for name in SOME_RULES:
         for label, budget in (("", None), (" with a budget", 9)):
             network = Network()
-            batch = draw(oracle_of(network), name, recheck=0.5, max_submissions=budget, **PLAIN)
+            batch = draw(oracle_of(network), name, recheck=0.5, max_evaluations=budget, **PLAIN)
             found[f"network {name}{label}"] = outcome(batch, **network.reached)
         rule = rule_for_path(name)
         found[f"path {name}"] = outcome(draw(path().oracle(), rule, recheck=0.5, **PLAIN))
@@ -330,7 +330,7 @@ def all_wrappers(folder):
 
 
 def in_shards(folder):
-    """Cut submissions into micro-batches."""
+    """Cut evaluations into micro-batches."""
     found = {}
     for name in SOME_RULES:
         network = Network()
@@ -447,7 +447,7 @@ def filled_in(folder):
     found = {}
 
     def keep(label, network, batch):
-        measured = {"measuring": astuple(batch.measuring)} if batch.measuring.total else {}
+        measured = {"measuring": astuple(batch.measuring)} if batch.measuring.evaluations else {}
         texts = digest_of("\n".join(batch.texts).encode())
         found[label] = outcome(batch, texts=texts, **measured, **network.reached)
 
@@ -464,7 +464,7 @@ def filled_in(folder):
     filled("sequential scored", sampler="sequential", likelihood_orders=2)
     filled("random-balanced in groups", sampler="random-balanced", batches=3, orders=2, count=5)
     filled("threshold allowed", sampler="threshold", allowed={0: "AC", 4: "D"})
-    filled("threshold with a budget", sampler="threshold", max_submissions=2)
+    filled("threshold with a budget", sampler="threshold", max_evaluations=2)
     filled("threshold retried", Network(every=4), sampler="threshold", attempts=2)
     filled("threshold rechecked", sampler="threshold", recheck=0.5)
     model = spelled(Network())

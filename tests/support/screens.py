@@ -14,7 +14,7 @@ T = TypeVar("T")
 class Screen(_CompressedScreen):
     """A screen that has read the all-mask rows and nothing else, with the run that it asks."""
 
-    def __init__(self, run: cp.Unmasking, **settings: object) -> None:
+    def __init__(self, run: cp.run.Run, **settings: object) -> None:
         rng, rows = cp.Streams.from_seed(1).decisions, run.do(Preprocess())
         super().__init__(run.view, rng, CompressedSettings(**settings), rows)
         self.asks = run

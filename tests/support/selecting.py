@@ -10,7 +10,7 @@ from counterprobe.run import Commit, Read
 
 
 def commit_selected(
-    run: cp.Unmasking,
+    run: cp.run.Run,
     select: Callable[[np.ndarray, cp.rows.Rows], ArrayLike],
     attention: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:

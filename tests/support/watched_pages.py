@@ -10,7 +10,7 @@ from counterprobe import trace
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-COUNTERS = ("preprocessing", "probes", "commits", "depth")
+COUNTERS = ("preprocessing", "probes", "commits", "stages")
 
 
 def ledgers(run: trace.Trace) -> list[dict[str, int]]:

@@ -389,7 +389,7 @@ def test_a_tilt_keeps_impossible_tokens_impossible(metric, direction):
     assert (divergence(metric, exact, wrong) <= 0.01).all()
     with pytest.warns(cp.errors.ZeroProbabilityWarning):
         for seed in range(5):
-            result = cp.samplers.Sequential()(cp.Unmasking(noisy), cp.Streams.from_seed(seed))
+            result = cp.samplers.Sequential()(cp.run.Run(noisy), cp.Streams.from_seed(seed))
             assert np.isfinite(parity.log_prob(result.tokens))
 
 
@@ -432,7 +432,7 @@ def test_low_precision_rows_come_back_as_good_doubles(framework, direction):
     moved = cp.rows.DenseRows(plain / plain.sum(axis=1, keepdims=True)).squared_hellinger(wrong)
     assert moved.max() <= 1e-4 + 1e-12
     assert moved.max() >= 0.98e-4
-    result = cp.samplers.Sequential()(cp.Unmasking(noisy), cp.Streams(1, 2))
+    result = cp.samplers.Sequential()(cp.run.Run(noisy), cp.Streams(1, 2))
     assert result.tokens is not None
 
 
@@ -457,9 +457,9 @@ def test_it_is_an_oracle_and_wraps_itself():
     exact, wrong, _ = both(oracle, twice, random_states(oracle, 30, seed=1))
     moved = exact.total_variation(wrong).max()
     assert once.total_variation_radius / 2 < moved <= twice.row_error
-    run = cp.Unmasking(twice)
+    run = cp.run.Run(twice)
     result = cp.samplers.Sequential()(run, cp.Streams(1, 2))
-    assert result.ledger.total == 12
+    assert result.ledger.evaluations == 12
 
 
 @pytest.mark.parametrize(

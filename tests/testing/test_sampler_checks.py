@@ -81,8 +81,8 @@ class Trusting(Base):
     """Claims to verify, and keeps every draft unseen."""
 
     @property
-    def rights(self):
-        return cp.Right.VERIFY
+    def needs(self):
+        return cp.Need.VERIFY
 
     def exact_for(self, length):
         return True
@@ -158,8 +158,8 @@ class Silent(Repentant):
     """Goes back behind the run's back: the transcript does not tell."""
 
     @property
-    def rights(self):
-        return cp.Right.REMASK
+    def needs(self):
+        return cp.Need.REMASK
 
     def unmask(self, view, rng):
         residual = view.residual
@@ -172,8 +172,8 @@ class Careless(Repentant):
     """Masks given context."""
 
     @property
-    def rights(self):
-        return cp.Right.REMASK
+    def needs(self):
+        return cp.Need.REMASK
 
     def unmask(self, view, rng):
         yield Commit(view.residual)
@@ -299,15 +299,15 @@ class Deaf(Base):
     [
         (checks.check_exactness, Overconfident, "claims to be exact but is"),
         (checks.check_exactness, Trusting, "claims to be exact but 300 draws have chi-square"),
-        (checks.check_rights, Undeclared, r"used \['select-after-reply'\], declared \[\]"),
-        (checks.check_rights, Repentant, r"used \['remask'\], declared \[\]"),
+        (checks.check_needs, Undeclared, r"used \['select'\], declared \[\]"),
+        (checks.check_needs, Repentant, r"used \['remask'\], declared \[\]"),
         (checks.check_remasking, Repentant, "took commits back without the right"),
         (checks.check_remasking, Silent, "1 taken back do not leave 3"),
         (checks.check_remasking, Careless, "masked given context"),
         (checks.check_seeds, Forgetful, "did not repeat itself"),
         (checks.check_seeds, Deaf, "another commit seed drew the same"),
         (checks.check_decisions, Peeking, "first batch depends on the commit seed"),
-        (checks.check_ledger, Uncounted, "charged 1 submissions and 4 rows, asked for 2 and 8"),
+        (checks.check_ledger, Uncounted, "charged 1 evaluations and 4 rows, asked for 2 and 8"),
         (checks.check_stages, Adaptive, "stage 0 asks otherwise when its requests are listed"),
         (checks.check_stages, Insistent, "cannot list the requests of a stage .*IndexError"),
         (checks.check_stages, Overwriting, "stage 0 asks otherwise"),
@@ -327,9 +327,9 @@ def test_a_stage_that_uses_no_reply_may_stream_from_one_array():
 
 
 def test_adaptive_probes_are_charged_one_stage_so_the_check_must_catch_them():
-    run = cp.Unmasking(testing.small_forest().oracle())
+    run = cp.run.Run(testing.small_forest().oracle())
     ledger = Adaptive()(run, cp.Streams(1, 2)).ledger
-    assert (ledger.probes, ledger.depth - ledger.commits) == (5, 1)
+    assert (ledger.probes, ledger.stages - ledger.commits) == (5, 1)
 
 
 def test_no_progress_is_caught():

@@ -7,7 +7,7 @@ from counterprobe import testing
 from counterprobe.oracles import Readouts
 from counterprobe.run import Commit, Probe, Stream
 from counterprobe.testing.wrappers import (
-    ListingUnmasking,
+    ListingRun,
     asked_by_stage,
     first_other_stage,
 )
@@ -15,7 +15,7 @@ from counterprobe.testing.wrappers import (
 
 def test_requests_are_listed_before_anything_is_asked(counted, table_law):
     oracle = counted(table_law.oracle())
-    run = ListingUnmasking(oracle)
+    run = ListingRun(oracle)
     calls_at_yield = []
 
     def requests():
@@ -28,13 +28,13 @@ def test_requests_are_listed_before_anything_is_asked(counted, table_law):
     assert calls_at_yield == [0, 0, 0]
     assert labels == [0, 1, 2]
     assert [int(states[0, 0]) for states in oracle.seen] == [0, 1, 2]
-    assert (run.ledger.probes, run.ledger.depth) == (3, 1)
+    assert (run.ledger.probes, run.ledger.stages) == (3, 1)
 
 
 def test_what_a_run_asked_is_grouped_by_stage(counted, forest_law):
     sampler = cp.samplers.PUNT(0.05, tests="parallel")
     oracle = counted(forest_law.oracle())
-    result = sampler(cp.Unmasking(oracle), cp.Streams(1, 2))
+    result = sampler(cp.run.Run(oracle), cp.Streams(1, 2))
     stages = asked_by_stage(oracle, result.transcript)
     events = result.transcript.events
     assert [stage.operation for stage in stages] == [event.operation for event in events]
@@ -47,7 +47,7 @@ def test_the_first_stage_that_differs_is_named(counted):
 
     def asked(batches):
         oracle = counted(law.oracle())
-        run = cp.Unmasking(oracle)
+        run = cp.run.Run(oracle)
         run.begin(cp.Streams(1, 2))
         for batch in batches:
             run.do(Commit(batch))

@@ -29,7 +29,7 @@ def seen_by(who: str) -> list[str]:
 
 
 def drawn(oracle, **options):
-    return samplers.Threshold(0.9)(cp.Unmasking(oracle, **options), STREAMS)
+    return samplers.Threshold(0.9)(cp.run.Run(oracle, **options), STREAMS)
 
 
 @pytest.mark.parametrize("name", seen_by("door"))
@@ -40,7 +40,7 @@ def test_what_one_reply_shows_is_refused_by_name_state_and_position(name, count)
 
 
 @pytest.mark.parametrize("name", seen_by("rechecking"))
-def test_what_takes_two_replies_is_seen_by_second_submissions_alone(name):
+def test_what_takes_two_replies_is_seen_by_second_evaluations_alone(name):
     assert drawn(ZOO[name]()).tokens is not None, "no single reply shows it"
     message = rf"oracle '{name}' is not frozen: .* state \d .* at position \d moved by"
     with pytest.raises(cp.OracleError, match=message):
@@ -77,7 +77,7 @@ def test_a_buffer_that_is_written_over_changes_nothing(rule, most, monkeypatch):
         batch = cp.sample(ZOO["reused buffer"](), rule, count, progress=False)
         assert np.array_equal(batch.sequences, cp.sample(good(), rule, count).sequences)
     oracle = ZOO["reused buffer"]()
-    run = cp.Unmasking(oracle, record=cp.run.Level.FULL)
+    run = cp.run.Run(oracle, record=cp.run.Level.FULL)
     first = run.do(Probe(run.state, [0, 1])).rows
     before = first.masses.copy()
     run.do(Probe(np.array([1, -1, -1, -1, -1, -1]), [2, 3]))

@@ -29,7 +29,7 @@ def plain_tail(trials: int, chance: Fraction, at_most: int) -> Fraction:
 
 
 def plain_cost(length: int, num_colors: int, num_colorings: int, beaten: int) -> float | None:
-    """Submissions and false edges expected; None where edges are lost, or false, too often."""
+    """Evaluations and false edges expected; None where edges are lost, or false, too often."""
     if length * plain_tail(num_colorings, 1 - Fraction(1, num_colors), beaten) > SCREEN_FAILURE:
         return None
     rate = Fraction(reaching_rate(num_colors, TYPICAL_DEGREE))

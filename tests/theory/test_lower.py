@@ -190,7 +190,7 @@ def test_several_batches_and_permitted_probes_err_at_least_as_the_bound_says(
         length, target_seed=rounds, vocab_size=64, bank_size=bank, trigger_mass=rho
     )
     assert probes <= bank / 8
-    run = cp.Unmasking(law.frozen_oracle())
+    run = cp.run.Run(law.frozen_oracle())
     operations, answered = [], np.zeros(length, dtype=bool)
     odd = np.arange(1, length, 2)
     for candidate in range(probes):
@@ -238,7 +238,7 @@ def test_too_few_columns_leave_hard_edges_broken_and_enough_find_them() -> None:
     )
     broken = {}
     for sampler in (blind, seeing):
-        result = sampler(cp.Unmasking(oracle), cp.Streams(1, 2))
+        result = sampler(cp.run.Run(oracle), cp.Streams(1, 2))
         kl = cp.evaluation.batch_kl(law, result, oracle=oracle)
         broken[sampler] = kl.dependence_part
     assert broken[seeing] == 0.0

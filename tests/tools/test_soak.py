@@ -57,7 +57,7 @@ def test_replicas_must_answer_what_is_charged():
     law = cp.families.path(5, target_seed=1)
 
     def run(oracle, watch):
-        result = cp.samplers.Sequential()(cp.Unmasking(oracle), cp.Streams(1, 2))
+        result = cp.samplers.Sequential()(cp.run.Run(oracle), cp.Streams(1, 2))
         return result.tokens, result.ledger.charge(commits=1)
 
     with pytest.raises(soak.Broken, match="charged 6, answered 5"):
@@ -81,7 +81,7 @@ def test_a_minute_of_soak_with_killed_studies_finds_nothing():
 
 def finished() -> tuple[cp.SampleResult, soak.AnsweringOracle]:
     oracle = soak.AnsweringOracle(cp.families.path(5, target_seed=1).oracle())
-    return cp.samplers.Sequential()(cp.Unmasking(oracle), cp.Streams(1, 2)), oracle
+    return cp.samplers.Sequential()(cp.run.Run(oracle), cp.Streams(1, 2)), oracle
 
 
 def test_what_is_not_conserved_is_broken():

@@ -71,7 +71,7 @@ def test_the_first_table_and_the_table_of_sizes_say_the_same():
         other = sources["peers-16384"][row["family"]].get(names[row["sampler"]])
         if other is not None:
             compared += 1
-            assert (row["submissions"], row["depth"]) == (other["total"], other["depth"])
+            assert (row["evaluations"], row["stages"]) == (other["total"], other["stages"])
     assert compared >= 1
 
 
@@ -234,7 +234,7 @@ def test_a_file_without_its_making_is_given_what_is_known_once(tmp_path):
 
 def test_large_runs_stand_beside_what_was_asked():
     row = {
-        "family": "matching", "n": 1_048_576, "method": "peeling", "submissions": 127, "depth": 8,
+        "family": "matching", "n": 1_048_576, "method": "peeling", "evaluations": 127, "stages": 8,
         "seconds": 184.5, "peak_memory_gib": 10.8, "batch_kl": 0.0,
     }  # fmt: skip
     ended = large_tables({"rows": [row]})["large"]
@@ -244,14 +244,14 @@ def test_large_runs_stand_beside_what_was_asked():
     )
     assert "| path | peeling | 1,048,576 | not measured |" in ended
     stopped = {"family": "path", "n": 1_048_576, "method": "peeling", "stop": "ended: no memory"}
-    table = large_tables({"rows": [row | {"submissions": 200}, stopped]})["large"]
+    table = large_tables({"rows": [row | {"evaluations": 200}, stopped]})["large"]
     assert "| 200 | 8 | < 200 | 3.1 | 30 | 11 | 18 | 0 | no |" in table
     assert "| ended: no memory |  | < 200 |  | 30 |  | 18 |  | no |" in table
 
 
 def test_seconds_of_the_clock_are_marked_and_busy_machines_are_told():
     old = {
-        "family": "path", "n": 1024, "sampler": "punt", "submissions": 78, "depth": 78,
+        "family": "path", "n": 1024, "sampler": "punt", "evaluations": 78, "stages": 78,
         "rows_read": 10_240, "batch_kl": 0.0, "peak_memory_gib": 0.2, "seconds": 12.0,
         "oracle_seconds": 0.5,
     }  # fmt: skip

@@ -30,9 +30,9 @@ def test_public_names_exist_and_are_described(place):
 def test_every_name_is_described_once_and_found_by_any_of_its_names():
     full = [f"{place}.{name}" for place, names in described().items() for name in names]
     assert len(full) == len(set(full)) > 300
-    assert name_of("cp.Unmasking") == name_of("Unmasking") == name_of("counterprobe.Unmasking")
+    assert name_of("cp.run.Run") == name_of("Run") == name_of("counterprobe.run.Run")
     assert name_of("evaluation.batch_kl") == "counterprobe.evaluation.batch_kl"
-    assert name_of("Ledger.total").endswith(".Ledger.total")
+    assert name_of("Ledger.evaluations").endswith(".Ledger.evaluations")
     assert name_of("sample") is None  # a plain word
     assert name_of("no.such.name") is None
 

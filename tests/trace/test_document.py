@@ -255,7 +255,7 @@ def test_a_page_is_not_written_as_a_trace(tmp_path):
 def trace_of(folder, name: str):
     law = cp.families.path(length=60, target_seed=196)
     with Recorder(folder / "run.json") as recorder:
-        run = cp.Unmasking(law.oracle(), on_event=recorder)
+        run = cp.run.Run(law.oracle(), on_event=recorder)
         settings = {"shared_by": 1000} if name == "packed" else {}  # screen at any size
         build_sampler(name, settings)(run, cp.Streams(1, 2))
     return load_trace(folder / "run.json")

@@ -33,7 +33,7 @@ def recorded(
     """Run a sampler with a recorder; return the trace and the result."""
     about = About(family=law.name, true_edges=getattr(law, "edges", None))
     with Recorder(path / "run.json", about, max_bytes=max_bytes) as recorder:
-        run = cp.Unmasking(law.oracle(), on_event=recorder, **options)
+        run = cp.run.Run(law.oracle(), on_event=recorder, **options)
         result = sampler.informed_by(law)(run, streams)
     return load_trace(path / "run.json"), result
 
@@ -121,7 +121,7 @@ def test_given_context_is_in_the_header_and_never_committed(tmp_path, name, path
 
 def test_without_the_right_to_select_a_rule_probes_and_commits(tmp_path, path_law):
     sampler = build_sampler("llada", {"steps": 5})
-    trace, result = recorded(tmp_path, sampler, path_law, rights=cp.Right.NONE)
+    trace, result = recorded(tmp_path, sampler, path_law, allowed=cp.Need.NONE)
     check_replays(trace, result)
     assert len(events(trace, "probe")) == len(events(trace, "commit")) == 5
 
@@ -172,7 +172,7 @@ def test_a_stage_says_what_was_shown_read_and_how_far_rows_moved(tmp_path, table
     path = tmp_path / "run.json"
     with Recorder(path) as recorder:
         kept = Keeping(recorder)
-        Hand()(cp.Unmasking(table_law.oracle(), on_event=kept), STREAMS)
+        Hand()(cp.run.Run(table_law.oracle(), on_event=kept), STREAMS)
     trace = load_trace(path)
     first = dict(zip(range(4), kept.stages[0][0][2].dense(), strict=True))
     partial, whole = events(trace, "probe")
@@ -341,7 +341,7 @@ def test_drafts_that_were_verified_are_told(tmp_path, path_law, name):
     # Each value's probability is that of its row given all before it: the chain rule.
     order = [p for commit in told[1::2] for p in commit["positions"]]
     probability = [p for commit in told[1::2] for p in commit["prob"]]
-    run = cp.Unmasking(path_law.oracle())
+    run = cp.run.Run(path_law.oracle())
     state = run.state
     for position, said in zip(order, probability, strict=True):
         row = run.do(Probe(state, [position])).rows
@@ -367,7 +367,7 @@ def test_values_that_were_taken_back_are_told(tmp_path):
 def test_commits_say_how_probable_their_tokens_were(tmp_path, forest_law):
     trace, result = recorded(tmp_path, build_sampler("one-batch"), forest_law)
     (commit,) = events(trace, "commit")
-    marginals = cp.Unmasking(forest_law.oracle()).do(cp.run.Preprocess())
+    marginals = cp.run.Run(forest_law.oracle()).do(cp.run.Preprocess())
     expected = marginals.prob(result.tokens)
     assert np.abs(np.array(commit["prob"]) - expected).max() < 1e-4
     assert np.abs(np.array(commit["entropy"]) - marginals.entropy()).max() < 1e-4
@@ -412,7 +412,7 @@ def test_a_killed_run_leaves_what_it_had_done(tmp_path):
 
         law = cp.families.path(length=6, target_seed=196)
         with cp.trace.Recorder(sys.argv[1]) as recorder:
-            Killed()(cp.Unmasking(law.oracle(), on_event=recorder), cp.Streams(1, 2))
+            Killed()(cp.run.Run(law.oracle(), on_event=recorder), cp.Streams(1, 2))
         """
     )
     file = tmp_path / "run.json"
@@ -428,7 +428,7 @@ def test_an_infeasible_run_and_a_spent_budget_have_an_end(tmp_path, path_law):
     trace, result = recorded(tmp_path, build_sampler("packed-theory"), path_law)
     assert trace.end["stop"] == "infeasible" == str(result.stop)
     check_replays(trace, result)
-    trace, result = recorded(tmp_path, build_sampler("sequential"), path_law, max_submissions=4)
+    trace, result = recorded(tmp_path, build_sampler("sequential"), path_law, max_evaluations=4)
     assert trace.end["stop"] == "budget-spent"
     check_replays(trace, result)
 
@@ -437,7 +437,7 @@ def test_a_recorder_follows_one_run(tmp_path, path_law):
     recorder = Recorder(tmp_path / "run.json")
     with pytest.raises(ValueError, match="one run"), recorder:
         for _ in range(2):
-            build_sampler("one-batch")(cp.Unmasking(path_law.oracle(), on_event=recorder), STREAMS)
+            build_sampler("one-batch")(cp.run.Run(path_law.oracle(), on_event=recorder), STREAMS)
 
 
 def test_a_recorder_that_nobody_told_anything_says_so(tmp_path):
@@ -473,7 +473,7 @@ def test_gzipped_traces_hold_the_same(tmp_path, path_law):
     documents = []
     for name in ("run.json", "run.json.gz"):
         with Recorder(tmp_path / name) as recorder:
-            run = cp.Unmasking(path_law.oracle(), on_event=recorder)
+            run = cp.run.Run(path_law.oracle(), on_event=recorder)
             build_sampler("packed", SCREENS)(run, STREAMS)
         document = load_trace(tmp_path / name).document()
         document["events"][-1]["seconds"] = 0

@@ -24,7 +24,7 @@ def test_commits_remasks_and_edges_add_up():
     assert followed.tokens.tolist() == [2, 2, 1, -1]
     assert followed.round_of_position.tolist() == [1, -1, 0, -2]
     assert followed.ledger == {
-        "preprocessing": 1, "probes": 6, "commits": 2, "depth": 5, "rows_read": 11,
+        "preprocessing": 1, "probes": 6, "commits": 2, "stages": 5, "rows_read": 11,
     }  # fmt: skip
     assert followed.edges.tolist() == [[2, 3]]
     assert followed.num_events == {"graph": 2, "commit": 2, "remask": 1, "unheard of": 1}

@@ -32,7 +32,7 @@ def test_likeliest_tokens_are_those_of_a_sort(monkeypatch, vocab_size):
 
 
 def test_classed_rows_have_the_likeliest_tokens_of_their_dense_form(forest_law):
-    run = cp.Unmasking(forest_law.oracle())
+    run = cp.run.Run(forest_law.oracle())
     rows = run.do(Preprocess())
     tokens, masses = likeliest(rows, 4)
     other, dense = likeliest(cp.rows.DenseRows(rows.dense()), 4)

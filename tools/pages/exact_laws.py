@@ -50,7 +50,7 @@ def law_values(sources: Sources) -> dict[str, Any]:
     extremes = {
         name: {
             f"{end}_{what}": pick(laws[family][name][what] for family in FAMILIES)
-            for what in ("total", "depth", "each", "depth_of_each", "seconds")
+            for what in ("total", "stages", "each", "depth_of_each", "seconds")
             for end, pick in (("least", min), ("most", max))
         }
         for name in HUNDRED
@@ -63,7 +63,7 @@ def _first_screen(measured: Mapping[str, Any]) -> str:
         [
             shown,
             count(cell["total"]),
-            count(cell["depth"]),
+            count(cell["stages"]),
             count(round(cell["each"])),
             broken(cell["batch_kl"], cell["batch_kl_se"]),
         ]
@@ -83,7 +83,7 @@ def _hundred(measured: Mapping[str, Any]) -> str:
             family,
             shown,
             count(cell["total"]),
-            count(cell["depth"]),
+            count(cell["stages"]),
             broken(cell["batch_kl"], cell["batch_kl_se"]),
             _each(cell, measured["count"]),
             f"{cell['depth_of_each']:.0f}",
@@ -93,8 +93,8 @@ def _hundred(measured: Mapping[str, Any]) -> str:
         for cell in [measured[family][name]]
     ]
     heading = [
-        "law", "sampler", "one sequence: submissions", "depth", "batch KL",
-        f"each of {measured['count']}: submissions", "depth, side by side",
+        "law", "sampler", "one sequence: evaluations", "stages", "batch KL",
+        f"each of {measured['count']}: evaluations", "depth, side by side",
     ]  # fmt: skip
     return markdown(heading, rows, left=2)
 
@@ -112,7 +112,7 @@ def _draws(measured: Mapping[str, Any]) -> str:
             row for row in measured["rows"] if row["family"] == family and row["assume"] == assume
         ]
         totals = [row["total"] for row in runs]
-        means = [np.mean([row[name] for row in runs]) for name in ("probes", "commits", "depth")]
+        means = [np.mean([row[name] for row in runs]) for name in ("probes", "commits", "stages")]
         exact = sum(row["batch_kl"] == 0 for row in runs)
         rows.append(
             [
@@ -124,7 +124,7 @@ def _draws(measured: Mapping[str, Any]) -> str:
                 f"{exact} of {len(runs)}",
             ]
         )
-    heading = ["assumed", "family", "mean total", "range", "probes", "commits", "depth"]
+    heading = ["assumed", "family", "mean total", "range", "probes", "commits", "stages"]
     heading.append("batch KL 0")
     return markdown(heading, rows)
 
@@ -132,11 +132,11 @@ def _draws(measured: Mapping[str, Any]) -> str:
 def _side_by_side(measured: Mapping[str, Any]) -> str:
     rows = [
         [f"`{name}`", *(count(cell[what]) for what in
-         ("submissions", "submissions_together", "calls", "calls_together"))]
+         ("evaluations", "evaluations_together", "calls", "calls_together"))]
         for name, cell in measured["samplers"].items()
     ]  # fmt: skip
     heading = [
-        "sampler", "submissions, one by one", "side by side", "oracle calls, one by one",
+        "sampler", "evaluations, one by one", "side by side", "oracle calls, one by one",
         "side by side",
     ]  # fmt: skip
     return markdown(heading, rows)

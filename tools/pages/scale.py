@@ -33,8 +33,8 @@ NAMES = {
     "sequential": "`sequential`",
 }
 PANELS = {
-    "submissions": "submissions, everything counted",
-    "depth": "sequential stages",
+    "evaluations": "evaluations, everything counted",
+    "stages": "sequential stages",
     "processor_seconds": "seconds, law included",
     "peak_memory_gib": "GiB",
 }
@@ -52,7 +52,7 @@ def scale_tables(measured: Mapping[str, Any]) -> dict[str, str]:
             if not mine:
                 continue
             last = mine[max(mine)]
-            took = [f"{mine[n]['submissions']:,} ({mine[n]['depth']:,})" if n in mine else ""
+            took = [f"{mine[n]['evaluations']:,} ({mine[n]['stages']:,})" if n in mine else ""
                     for n in sizes]  # fmt: skip
             lines.append([
                 family, shown, *took, count(last["n"]), f"{last['rows_read'] / last['n']:,.1f}",
@@ -82,7 +82,7 @@ def large_tables(measured: Mapping[str, Any]) -> dict[str, str]:
         for asked in [*LARGE, *MILLION]
     ]
     heading = [
-        "family", "decoder", "N", "submissions", "stages", "asked", "minutes", "asked",
+        "family", "decoder", "N", "evaluations", "stages", "asked", "minutes", "asked",
         "GiB", "asked", "batch KL", "kept",
     ]  # fmt: skip
     return {"large": markdown(heading, lines, left=2)}
@@ -91,15 +91,15 @@ def large_tables(measured: Mapping[str, Any]) -> dict[str, str]:
 def _large_line(asked: Asked, row: Row) -> list[str]:
     """Write one run; one that has not ended says that in place of its counts."""
     place = [asked.family, asked.method, f"{asked.length:,}"]
-    limits = ["" if asked.submissions is None else f"< {asked.submissions}",
+    limits = ["" if asked.evaluations is None else f"< {asked.evaluations}",
               f"{asked.minutes:g}", f"{asked.gib:g}"]  # fmt: skip
-    if "submissions" not in row:
+    if "evaluations" not in row:
         stop = row.get("stop", "not measured")
         return [*place, stop, "", limits[0], "", limits[1], "", limits[2], "", "no"]
     return [
         *place,
-        f"{row['submissions']:,}",
-        f"{row['depth']:,}",
+        f"{row['evaluations']:,}",
+        f"{row['stages']:,}",
         limits[0],
         f"{row['seconds'] / 60:.2g}",
         limits[1],
@@ -142,9 +142,9 @@ def scale_state(measured: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fit_growth(rows: Sequence[Row]) -> dict[str, float]:
-    """Fit ``submissions = start + slope log2 N`` by least squares; one size has no slope."""
+    """Fit ``evaluations = start + slope log2 N`` by least squares; one size has no slope."""
     sizes = np.log2([row["n"] for row in rows])
-    totals = [row["submissions"] for row in rows]
+    totals = [row["evaluations"] for row in rows]
     if len(totals) < 2:
         return {"start": float(totals[0]), "slope": 0.0}
     slope, start = np.polyfit(sizes, totals, 1)
@@ -154,7 +154,7 @@ def fit_growth(rows: Sequence[Row]) -> dict[str, float]:
 def _finished(measured: Mapping[str, Any]) -> list[Row]:
     """Return the runs that drew a sequence, by family and size."""
     return sorted(
-        (row for row in measured["rows"] if "submissions" in row),
+        (row for row in measured["rows"] if "evaluations" in row),
         key=lambda row: (list(_families(measured)).index(row["family"]), row["n"]),
     )
 

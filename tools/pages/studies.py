@@ -55,7 +55,7 @@ def lines_at_defaults(figures: Mapping[str, float], lines: Lines) -> list[TableL
     found = []
     for line in lines:
         cell = f"{line.family}.{line.length}"
-        total, batch_kl = figures[f"{cell}.total"], figures[f"{cell}.batch_kl"]
+        total, batch_kl = figures[f"{cell}.evaluations"], figures[f"{cell}.batch_kl"]
         runs = int(figures[f"{cell}.runs"])
         found.append(
             replace(
@@ -69,7 +69,7 @@ def lines_at_defaults(figures: Mapping[str, float], lines: Lines) -> list[TableL
                 runs=runs,
                 probes=figures[f"{cell}.probes"],
                 commits=figures[f"{cell}.commits"],
-                depth=figures[f"{cell}.depth"],
+                stages=figures[f"{cell}.stages"],
                 rows_read=None,
             )
         )

@@ -17,7 +17,7 @@ def markdown(heading: Sequence[str], lines: Iterable[Sequence[str]], *, left: in
 
 
 def count(value: float) -> str:
-    """Write a number of submissions: whole ones and large ones without a fraction."""
+    """Write a number of evaluations: whole ones and large ones without a fraction."""
     return f"{value:,.0f}" if value >= 1000 or value == round(value) else f"{value:.1f}"
 
 

@@ -89,7 +89,7 @@ def advise(
     task = text.task(model, order=order, is_probed=True)
     started = time.perf_counter()
     here, checked = carried(task, found)
-    pace = (time.perf_counter() - started) / max(checked.total, 1)
+    pace = (time.perf_counter() - started) / max(checked.evaluations, 1)
     distances = task.distances
     look: dict[str, Any] = {"counts": counts, "samples": samples, "terms": terms or None}
     foreseen = first_look(here, **look, num_ways=3 if distances is None else 4)
@@ -124,7 +124,7 @@ def advise(
         reporting.plot("prices that were measured", partial(draw_prices, table, target_kl))
     output.tell(console, str(advice), decision=True)
     _report_ways(advice)
-    asked = task.num_measured + checked.total + advice.measuring
+    asked = task.num_measured + checked.evaluations + advice.measuring
     output.tell(console, f"Measuring took {asked:,} evaluations.")
     record = {"model": model, **advice.as_dict(), "measuring": asked, **chain.record()}
     output.write_json(json, record)

@@ -27,7 +27,7 @@ from counterprobe.evaluation.comparison import (
 from counterprobe.plots import check_picture, draw_quality, plot_quality
 from counterprobe.progress import duration
 from counterprobe.report import Note
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.samplers import Sampler
 from counterprobe.samplers.registry import read_samplers
 from counterprobe.targets.law import ForestLaw
@@ -47,19 +47,19 @@ SamplerNames = Annotated[
     ),
 ]
 COLUMNS = (
-    Column("sampler"), Column("total"), Column("without S", 4), Column("depth"),
+    Column("sampler"), Column("total"), Column("without S", 4), Column("stages"),
     Column("widest stage", 5), Column("commits", 6), Column("tokens per forward", 3),
     Column("rights", 2), Column("batch KL"), Column("SE", 1), Column("seconds", 7),
     Column("exact", 7),
 )  # fmt: skip
 # Nats that count as rounding, and rights whose effect is in no batch KL.
 EXACT = 1e-6
-UNSEEN = Right.COMMIT_CANDIDATES | Right.VERIFY | Right.REMASK
+UNSEEN = Need.CANDIDATES | Need.VERIFY | Need.REMASK
 LETTERS = {
-    Right.SELECT_AFTER_REPLY: "S",
-    Right.COMMIT_CANDIDATES: "C",
-    Right.VERIFY: "V",
-    Right.REMASK: "M",
+    Need.SELECT: "S",
+    Need.CANDIDATES: "C",
+    Need.VERIFY: "V",
+    Need.REMASK: "M",
 }
 
 
@@ -68,7 +68,7 @@ def compare(
     target: options.Law,
     engine: options.RunEngine,
     samplers: SamplerNames = None,
-    max_submissions: options.MaxSubmissions = None,
+    max_evaluations: options.MaxEvaluations = None,
     runs: Annotated[int, options.in_sampler(help="Runs of each sampler on each target.")] = 3,
     targets: Annotated[
         int,
@@ -94,7 +94,7 @@ def compare(
         str | None,
         options.in_output(
             metavar="FILE",
-            help="Sweep each sampler's knob and draw batch KL against submissions (.png, .svg or "
+            help="Sweep each sampler's knob and draw batch KL against evaluations (.png, .svg or "
             ".pdf; needs the extra 'study').",
         ),
     ] = None,
@@ -103,7 +103,7 @@ def compare(
 ) -> None:
     """Set samplers against each other on the same laws, under one accounting.
 
-    A rule that chooses its batch after seeing the very rows it is drawn from makes one submission
+    A rule that chooses its batch after seeing the very rows it is drawn from makes one evaluation
     a step; without that right it would need a probe and a commit. Both totals are shown.
     'counterprobe compare-models' does it on a learned model.
 
@@ -132,7 +132,7 @@ def compare(
     where, on_loss = engine.open(), output.hold(options.losses_told())
     seeds = list(range(seed, seed + runs))
     measuring: dict[str, Any] = {
-        "draws": kl_draws if evaluate else None, "max_submissions": max_submissions
+        "draws": kl_draws if evaluate else None, "max_evaluations": max_evaluations
     }  # fmt: skip
     say_costs(chosen, law)
     compared: list[Comparison] = []
@@ -173,7 +173,7 @@ def compare(
     if evaluate and compared:
         points = lines or {entry.sampler.label(): [entry] for entry in compared}
         draw = partial(draw_quality, points, width=6.6)
-        reporting.plot("batch KL against submissions", draw)
+        reporting.plot("batch KL against evaluations", draw)
     records = _records(compared, list(zip(laws, drawn, strict=True)), seeds)
     output.write_result(
         json,
@@ -227,19 +227,19 @@ def _decide(compared: Sequence[Comparison]) -> None:
     known = [
         entry
         for entry in compared
-        if not math.isnan(entry.batch_kl) and not math.isnan(entry.mean("total"))
-        if not entry.sampler.knows and not entry.sampler.rights & UNSEEN
+        if not math.isnan(entry.batch_kl) and not math.isnan(entry.mean("evaluations"))
+        if not entry.sampler.knows and not entry.sampler.needs & UNSEEN
     ]
     exact = [entry for entry in known if entry.batch_kl <= EXACT]
     if not exact:
         return
-    best = min(exact, key=lambda entry: entry.mean("total"))
+    best = min(exact, key=lambda entry: entry.mean("evaluations"))
     said = (
         f"Of the rules that broke nothing (batch KL of {EXACT:g} nats at most), were told nothing "
         f"about the law and commit no candidates, {best.sampler.label()} took the fewest "
-        f"submissions, {_count(best.mean('total'))}."
+        f"evaluations, {_count(best.mean('total'))}."
     )
-    cheaper = [entry for entry in known if entry.mean("total") < best.mean("total")]
+    cheaper = [entry for entry in known if entry.mean("evaluations") < best.mean("evaluations")]
     if cheaper:
         least = min(cheaper, key=lambda entry: entry.batch_kl)
         said += (
@@ -252,17 +252,17 @@ def _decide(compared: Sequence[Comparison]) -> None:
 def _notes(compared: Sequence[Comparison]) -> list[str]:
     samplers = [entry.sampler for entry in compared]
     notes = [
-        "Total: submissions. Rights: S selects after the reply, C commits candidates, V verifies, "
+        "Total: evaluations. Rights: S selects after the reply, C commits candidates, V verifies, "
         "M masks again; 'without S' is the total if each such selection were a probe."
     ]
     told = ", ".join(f"{rule.name} {rule.knows}" for rule in samplers if rule.knows)
     if told:
         notes.append(f"Told about the law: {told}.")
-    if any(Right.COMMIT_CANDIDATES in rule.rights for rule in samplers):
+    if any(Need.CANDIDATES in rule.needs for rule in samplers):
         notes.append(
             "C: choosing among drawn values biases the output, which the batch KL does not see."
         )
-    if any(Right.VERIFY in rule.rights for rule in samplers):
+    if any(Need.VERIFY in rule.needs for rule in samplers):
         notes.append("V: values may be rejected, so that no batch KL applies.")
     for entry in compared:
         if entry.refusal is not None:
@@ -277,8 +277,8 @@ def _elsewhere(compared: Sequence[Comparison], evaluation_ms: float | None) -> d
         return {}
     seconds = {
         entry.sampler.label(): {
-            "alone": entry.mean("total") * evaluation_ms / 1e3,
-            "by_stage": entry.mean("depth") * evaluation_ms / 1e3,
+            "alone": entry.mean("evaluations") * evaluation_ms / 1e3,
+            "by_stage": entry.mean("stages") * evaluation_ms / 1e3,
             "own": entry.seconds,
         }
         for entry in compared
@@ -298,18 +298,18 @@ def _show_elsewhere(
     ]
     title = f"on a model whose evaluation takes {evaluation_ms:,.3g} ms"
     columns = ["sampler", "one at a time", "a stage at once", "beside that, here"]
-    notes = ["A stage at once: with devices enough for all submissions of a stage."]
+    notes = ["A stage at once: with devices enough for all evaluations of a stage."]
     output.print_table(console, title, columns, rows, notes)
 
 
 def _cells(entry: Comparison) -> list[str]:
-    rights = entry.sampler.rights
-    selects = Right.SELECT_AFTER_REPLY in rights
+    rights = entry.sampler.needs
+    selects = Need.SELECT in rights
     return [
         entry.sampler.label(),
-        _count(entry.mean("total")),
-        _count(entry.mean("total_without_rights")) if selects else "",
-        _count(entry.mean("depth")),
+        _count(entry.mean("evaluations")),
+        _count(entry.mean("evaluations_without_selection")) if selects else "",
+        _count(entry.mean("stages")),
         _count(entry.mean("widest_stage")),
         _count(entry.mean("commits")),
         number(entry.tokens_per_forward, ".3g"),

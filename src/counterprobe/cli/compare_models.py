@@ -56,7 +56,7 @@ def compare_models(
             help="'fresh' decisions for every sequence, or 'shared': a screen is paid once."
         ),
     ] = "fresh",
-    max_submissions: options.MaxSubmissions = None,
+    max_evaluations: options.MaxEvaluations = None,
     seed: Annotated[int, options.in_sampler(help="Sets the seeds of all samplers.")] = 1,
     sweep: Annotated[
         bool,
@@ -106,7 +106,7 @@ def compare_models(
         tokens = make_task(model, options.read_sequence(truth), **text.named(model)).given
     kind = quality or ("likelihood" if tokens is None else "recovery")
     which: Any = orders
-    shared = ModelComparison(task, count, seed, which, evaluate, max_submissions, kind, tokens)
+    shared = ModelComparison(task, count, seed, which, evaluate, max_evaluations, kind, tokens)
     if sweep and kind != "recovery" and not evaluate:
         raise ValueError(f"--sweep with the quality {kind} must evaluate: leave out --no-evaluate")
     about = {**output.determining()["options"], "device": None, "length": task.oracle.length}
@@ -173,13 +173,13 @@ def _masking(text: options.Text, length: int | None) -> options.Text:
 
 def _notes(shared: ModelComparison, entries: list[SamplerOnModel], chain: runs.Chain) -> list[str]:
     measured = shared.task.num_measured
-    measured += sum(e.quality.ledger.total for e in entries if e.quality is not None)
+    measured += sum(e.quality.ledger.evaluations for e in entries if e.quality is not None)
     notes = [
         "Batch KL: nats per sequence that product commits break, by the chain rule. MMD p: "
         "shuffles that put the sequences as far from a sequential reference; with several "
         "samplers, small ones are expected by chance. Distance: Hamming, over masked positions.",
-        f"Beside the evaluations shown, the reference took {shared.reference.ledger.total:,} and "
-        f"measuring {measured:,}.",
+        "Beside the evaluations shown, the reference took "
+        f"{shared.reference.ledger.evaluations:,} and measuring {measured:,}.",
     ]
     if chain.rechecking is not None:
         again = chain.rechecking.num_repeated
@@ -201,7 +201,7 @@ def _cells(entry: SamplerOnModel, *, is_swept: bool) -> list[str]:
     kl, test, scored = quality.batch_kl, quality.test, quality.likelihood
     return [
         name,
-        f"{batch.ledger.total / len(batch):.1f}",
+        f"{batch.ledger.evaluations / len(batch):.1f}",
         f"{batch.tokens_per_forward:.2f}",
         number(None if kl is None else kl.value, ".3f"),
         number(None if kl is None else kl.standard_error, ".3f"),

@@ -60,7 +60,7 @@ def demo(
     started = time.perf_counter()
     structure = discover(oracle, Streams.from_seed(seed), mode="soft", probes=PROBES)
     finding = time.perf_counter() - started
-    found = structure.ledger.total
+    found = structure.ledger.evaluations
     records: list[dict[str, Any]] = []
 
     def draw(name: str, how: str, sampler: Any, **settings: Any) -> SampleBatch:
@@ -109,7 +109,7 @@ def _against(law: ForestLaw, batch: SampleBatch) -> dict[str, float]:
     assert batch.token_log_probs is not None  # they were asked for
     gaps = batch.token_log_probs.sum(axis=1) - law.log_prob(batch.sequences)
     return {
-        "evaluations": batch.ledger.total / len(batch),
+        "evaluations": batch.ledger.evaluations / len(batch),
         "kl": float(gaps.mean()),
         "kl_se": float(gaps.std(ddof=1) / np.sqrt(len(batch))),
     }

@@ -84,7 +84,9 @@ def dependence(
 def _rows(profile: DependenceProfile) -> dict[str, Any]:
     count = len(profile.curve)
     places = np.unique(np.linspace(0, count - 1, 5).round().astype(int))
-    evaluations = f", {profile.ledger.total:,} evaluations" if profile.ledger.total else ""
+    evaluations = (
+        f", {profile.ledger.evaluations:,} evaluations" if profile.ledger.evaluations else ""
+    )
     return {
         "total correlation": str(profile.total),
         "dual total correlation": str(profile.dual),

@@ -87,11 +87,11 @@ def _show(console: Console, model: str, made: Drawn) -> None:
     shown = {
         "sequences": len(drawn),
         "masks in each": masked,
-        "evaluations, all together": drawn.ledger.total,
-        "of a sequence": f"{np.mean([one.total for one in drawn.ledgers]):.1f}",
+        "evaluations, all together": drawn.ledger.evaluations,
+        "of a sequence": f"{np.mean([one.evaluations for one in drawn.ledgers]):.1f}",
         "tokens per evaluation": number(drawn.tokens_per_forward, ".3g", "none"),
-        "sequential stages": drawn.ledger.depth,
-        "evaluations for measuring": drawn.measuring.total,
+        "sequential stages": drawn.ledger.stages,
+        "evaluations for measuring": drawn.measuring.evaluations,
         **made.chain.rows(),
         "seconds": f"{made.seconds:.1f}",
     }
@@ -167,7 +167,7 @@ def _show_many(console: Console, model: str, made: Sequence[Drawn]) -> None:
                 f"{known.min():.4g}" if len(known) else "-",
                 f"{known.mean():.4g}" if len(known) else "-",
                 "-" if recoveries is None else f"{recoveries.mean():.3f}",
-                f"{one.batch.ledger.total}",
+                f"{one.batch.ledger.evaluations}",
             ]
         )
     headings = ["input", "designs", "masks", "best score", "mean score", "recovery", "evaluations"]
@@ -196,7 +196,7 @@ def record(model: str, made: Sequence[Drawn], is_many: bool) -> dict[str, Any]:
         {
             "name": one.name,
             **one.batch.summary(),
-            "measuring": one.batch.measuring.total,
+            "measuring": one.batch.measuring.evaluations,
             "seconds": one.seconds,
             "texts": one.batch.texts,
             "scores": one.batch.scores,

@@ -217,8 +217,8 @@ def _show_exact(console: Console, name: str, found: Structure, seconds: float) -
         "edges": len(found.edges),
         "unresolved positions": summary["unresolved"],
         "commit rounds of a sample": summary["rounds"],
-        "evaluations": found.ledger.total,
-        "sequential stages": found.ledger.depth,
+        "evaluations": found.ledger.evaluations,
+        "sequential stages": found.ledger.stages,
         "seconds": f"{seconds:.1f}",
     }
     output.print_facts(console, f"{name}, certified", rows)
@@ -240,7 +240,7 @@ def _show_soft(
         "movement explained, held out": number(summary["explained"], ".0%", "none"),
         "movement not explained, nats": number(summary["unexplained"], ".3f", "not measured"),
         "positions not trusted to pairs": summary["untrusted"],
-        "evaluations": found.ledger.total,
+        "evaluations": found.ledger.evaluations,
         "evaluations for measuring": task.num_measured,
         "seconds": f"{seconds:.1f}",
     }

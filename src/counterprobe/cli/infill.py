@@ -40,7 +40,7 @@ __all__ = ["infill"]
 
 # What has no meaning where completions are listed and nothing is drawn.
 DRAWING = (
-    "sampler", "settings", "structure", "batches", "count", "temperature", "max_submissions",
+    "sampler", "settings", "structure", "batches", "count", "temperature", "max_evaluations",
     "likelihood_orders", "out", "force", "append", "trace", "checkpoint", "retries", "timeout",
     "recheck",
 )  # fmt: skip
@@ -73,7 +73,7 @@ def infill(
     ] = None,
     count: Annotated[int, options.in_sampler(help="Sequences to draw.")] = 1,
     seed: options.Seed = 1,
-    max_submissions: options.MaxSubmissions = None,
+    max_evaluations: options.MaxEvaluations = None,
     top_k: Annotated[
         int | None,
         options.in_sampler(help="Do not draw: list this many likeliest joint completions."),
@@ -155,7 +155,7 @@ def infill(
         "count": count,
         "seed": seed,
         "orders": default_orders(known, rule),
-        "max_submissions": max_submissions,
+        "max_evaluations": max_evaluations,
         "at_once": AT_ONCE,
         "likelihood_orders": likelihood_orders,
         "trace_sequence": trace_sequence - 1,
@@ -369,7 +369,7 @@ def _check_distinct(*files: str | None) -> None:
 def _show_completions(console: Console, model: str, found: Completions) -> None:
     """Print completions by joint probability, and what independent masks would have said."""
     for title, entries in (
-        (f"{model}: likeliest together ({found.ledger.total} evaluations)", found.ranked),
+        (f"{model}: likeliest together ({found.ledger.evaluations} evaluations)", found.ranked),
         ("what independent masks would have said", found.independent),
     ):
         rows = [
@@ -392,7 +392,7 @@ def _completions_record(model: str, found: Completions) -> dict[str, Any]:
         "positions": found.positions,
         "order": found.order,
         "exhaustive": found.is_exhaustive,
-        "measuring": found.measuring.total,
+        "measuring": found.measuring.evaluations,
         **found.ledger.as_dict(),
         **{
             kind: [{name: getattr(one, name) for name in names} for one in getattr(found, kind)]

@@ -32,7 +32,7 @@ def samplers(json: options.JsonFile = None) -> None:
         settings = ", ".join(f"{key} ({value})" for key, value in entry["settings"].items())
         details = {
             "settings": settings or "none",
-            "rights": ", ".join(entry["rights"]) or "none",
+            "rights": ", ".join(entry["needs"]) or "none",
             "bound": entry["bound"],
             "source": entry["source"],
             "told about the law": entry["knows"],

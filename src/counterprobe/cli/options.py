@@ -54,9 +54,9 @@ Settings = Annotated[
     in_sampler("--set", metavar="KEY=VALUE", help="A setting of it; may be repeated."),
 ]
 Seed = Annotated[int, in_sampler(help="Sets decision and commit seeds.")]
-MaxSubmissions = Annotated[
+MaxEvaluations = Annotated[
     int | None,
-    in_sampler(help="Stop a run before more submissions than this, and say what was paid."),
+    in_sampler(help="Stop a run before more evaluations than this, and say what was paid."),
 ]
 Model = Annotated[
     str,

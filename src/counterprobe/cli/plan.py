@@ -68,7 +68,7 @@ def plan(
 
     Nothing is sampled. The caps hold on every path; the tight line has the same guarantee with
     colors and colorings from the exact binomial tail. The last lines say plainly whether the
-    guarantee costs less than one submission per position, and from which N on it would. Epsilon
+    guarantee costs less than one evaluation per position, and from which N on it would. Epsilon
     fixes radius, tolerances and budgets; each can be given by itself, and the proved risk follows.
 
     For example:
@@ -99,8 +99,8 @@ def plan(
         "columns": found.caps.columns,
         "probes": f"{found.caps.probes:,} (tight: {tight.probes:,})",
         "commit rounds": found.caps.commits,
-        "depth": found.caps.depth,
-        "total": f"{found.caps.total:,} (tight: {tight.total:,})",
+        "stages": found.caps.stages,
+        "total": f"{found.caps.evaluations:,} (tight: {tight.evaluations:,})",
         "tight colors, colorings": f"{found.tight.num_colors:,}, {found.tight.num_colorings:,}",
         "proved risk": _risk(public),
     }
@@ -180,7 +180,7 @@ def _check_family(console: Any, family: str, s: float, edge_signal: float) -> di
 
 
 def _verdict(found: Guarantee) -> str:
-    n, total = found.public.length, found.caps.total
+    n, total = found.public.length, found.caps.evaluations
     if found.pays:
         return f"The guarantee's total is below N: {total:,} < {n:,}."
     where = "at no N up to 10^60"

@@ -1,4 +1,4 @@
-"""What stands around a run: a log of its replies, retries, second submissions and a trace.
+"""What stands around a run: a log of its replies, retries, second evaluations and a trace.
 
 :func:`oracle_chain` puts around an oracle what the fault options ask for, in one place for every
 command. Runs on laws are warmed up, and become plain values, here too.
@@ -36,7 +36,7 @@ from counterprobe.trace import About, Recorder
 from counterprobe.trace.document import kind_of
 from counterprobe.trace.recorder import DEFAULT_BYTES
 
-# Positions of the run that warms up, and submissions after which it has warmed enough.
+# Positions of the run that warms up, and evaluations after which it has warmed enough.
 SMALL = 64
 ENOUGH = 10_000
 COMPILING = "compiling, once; later runs find it done"
@@ -45,8 +45,8 @@ COMPILING = "compiling, once; later runs find it done"
 # What a log counts: its attribute, and its name for people.
 LOGGED = {
     "lives": ("num_lives", "processes that worked on it"),
-    "replayed": ("num_replayed", "submissions replayed"),
-    "asked": ("num_asked", "submissions of this process"),
+    "replayed": ("num_replayed", "evaluations replayed"),
+    "asked": ("num_asked", "evaluations of this process"),
     "asked_again": ("num_again", "of these paid again"),
     "asked_to_recognise": ("num_recognising", "and to recognise the oracle"),
 }
@@ -177,7 +177,7 @@ def oracle_chain(
             yield Chain(logged, retrying, rechecking, logged)
         except KeyboardInterrupt as stop:
             done = logged.num_replayed + logged.num_asked
-            said = str(stop) or f"interrupted after {done:,} submissions"
+            said = str(stop) or f"interrupted after {done:,} evaluations"
             raise KeyboardInterrupt(f"{said}{kept}") from None
         except (CheckpointError, StructureError):
             raise  # nothing to go on from
@@ -271,12 +271,12 @@ def run_record(
 
 
 def say_costs(samplers: list[Sampler], law: ForestLaw) -> None:
-    """Say, on standard error, which samplers will make more submissions than one at a time."""
+    """Say, on standard error, which samplers will make more evaluations than one at a time."""
     for sampler in samplers:
-        foreseen = sampler.foreseen_submissions(law.length, law.vocab_size)
+        foreseen = sampler.foreseen_evaluations(law.length, law.vocab_size)
         if foreseen is not None and foreseen > law.length:
             output.complain(
-                f"note: {sampler.name} will make about {foreseen:,} submissions or more for "
+                f"note: {sampler.name} will make about {foreseen:,} evaluations or more for "
                 f"{law.length:,} positions; one at a time would take {law.length:,}"
             )
 
@@ -304,7 +304,7 @@ def warm_up(options: Law, sampler: Sampler) -> None:
         sampler = replace(sampler, shared_by=ENOUGH)  # a screen, as the real run may make one
 
     def watch(progress: Progress) -> None:
-        if progress.ledger.total > ENOUGH:
+        if progress.ledger.evaluations > ENOUGH:
             raise _Enough
 
     try:

@@ -32,7 +32,7 @@ def sample(
             help="Of the drawn tokens, a change of the target law; rules score raw rows."
         ),
     ] = 1.0,
-    max_submissions: options.MaxSubmissions = None,
+    max_evaluations: options.MaxEvaluations = None,
     seed: options.Seed = 1,
     evaluate: options.Evaluate = True,
     kl_draws: options.KlDraws = DEFAULT_DRAWS,
@@ -45,7 +45,7 @@ def sample(
 ) -> None:
     """Draw one sequence from a hidden forest law and say what it cost.
 
-    The sampler sees the oracle only, never the forest. The ledger counts every submission; the
+    The sampler sees the oracle only, never the forest. The ledger counts every evaluation; the
     batch KL measures how much dependence its batches broke (0 means none).
 
     For example:
@@ -75,7 +75,7 @@ def sample(
             Streams.from_seed(seed),
             draws=kl_draws if evaluate else None,
             temperature=temperature,
-            max_submissions=max_submissions,
+            max_evaluations=max_evaluations,
             on_event=tell_all(progress, recorder),
         )
         if recorder is not None and trial.kl is not None:
@@ -102,12 +102,12 @@ def _show(console: Console, law: ForestLaw, trial: Trial) -> None:
         "preprocessing": ledger.preprocessing,
         "probes": ledger.probes,
         "commits": ledger.commits,
-        "total submissions": ledger.total,
-        "depth (sequential stages)": ledger.depth,
+        "total evaluations": ledger.evaluations,
+        "depth (sequential stages)": ledger.stages,
         "widest stage": ledger.widest_stage,
         "rows read": ledger.rows_read,
         "tokens per forward": f"{result.tokens_per_forward:.3g}",
-        "rights used": ", ".join(result.rights.names()) or "none",
+        "beyond the paper": ", ".join(result.used.names()) or "none",
         "batch KL": "not measured" if trial.kl is None else str(trial.kl),
         "stop": str(result.stop),
         "seconds": f"{result.seconds:.2f}",

@@ -283,7 +283,7 @@ def _continue(
     lines, record = lines_of(rows), outcome(rows)
     console = output.console_for(json)
     headings = ("family", "N", "method", "mean", "min-max", "largest K", "pass")
-    title = f"Study {config.name}: total submissions"
+    title = f"Study {config.name}: total evaluations"
     cells = [_cells(line) for line in lines]
     output.print_table(console, title, headings, cells, reported=False)
     console.print(NOTE)
@@ -311,7 +311,7 @@ def _report_rows(rows: Sequence[Any]) -> None:
         headings = ["family", "method", "exponent of N in the total, 95% interval"]
         output.report(Table("Growth over the tested sizes", headings, growth))
     if any(line.mean is not None for line in lines):
-        reporting.plot("total submissions against N", partial(draw_figure, rows, across=2))
+        reporting.plot("total evaluations against N", partial(draw_figure, rows, across=2))
     output.report(Table("family, size and method", HEADINGS, [words_of(line) for line in lines]))
     spent = {part: f"{seconds:,.1f} s" for part, seconds in time_spent(rows).items()}
     output.report(Facts("Worker time", spent))

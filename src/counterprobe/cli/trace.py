@@ -117,7 +117,7 @@ def _show(console: Console, name: str, trace: Trace, *, thinned: bool) -> None:
     rows: dict[str, Any] = {"positions, tokens": f"{record['n']:,}, {record['vocab']:,}"}
     if record["count"] is not None:
         rows["sequence"] = f"{record['sequence'] + 1:,} of {record['count']:,}"
-    for key in ("preprocessing", "probes", "commits", "total", "depth", "rows_read"):
+    for key in ("preprocessing", "probes", "commits", "evaluations", "stages", "rows_read"):
         rows[key.replace("_", " ")] = record[key]
     for word, spent in record["beside"].items():
         rows[f"beside it, {_printable(word)}"] = spent

@@ -24,7 +24,7 @@ from counterprobe.planning.free import nearness
 from counterprobe.run.events import Listener, OnEvent
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.record import OracleIdentity, RunRecord
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.run import Run
 from counterprobe.streams import Streams, versions
 
 __all__ = ["Mode", "discover", "discovery_record", "load_structure", "soft_structure"]
@@ -131,7 +131,7 @@ def discover(
     >>> len(structure.edges), len(structure.unresolved)
     (299, 0)
     >>> many = cp.sample(law.oracle(), structure, 100, seed=cp.Streams(1, 2))
-    >>> many.sequences.shape, many.ledger.depth
+    >>> many.sequences.shape, many.ledger.stages
     ((100, 300), 12)
     """
     if mode not in get_args(Mode):
@@ -149,8 +149,8 @@ def discover(
         oracle, seeds, mode=mode, given=given, settings=settings, fallback=fallback, **soft
     )
 
-    def new_run(hears: Listener) -> Unmasking:
-        return Unmasking(oracle, given=given, on_event=hears)
+    def new_run(hears: Listener) -> Run:
+        return Run(oracle, given=given, on_event=hears)
 
     with oracle.running(record.terms):
         runs = DiscoveryRuns(on_event, new_run, seeds, record.settings)
@@ -276,7 +276,7 @@ def _cut_short(
 
 
 def _structure(
-    run: Unmasking, findings: Findings, settings: CompressedSettings, seeds: Streams
+    run: Run, findings: Findings, settings: CompressedSettings, seeds: Streams
 ) -> Structure:
     """Return what a compressed screen found, as a structure."""
     sample = findings.sample or Sample.empty(run.length)
@@ -304,7 +304,7 @@ def _structure(
 
 
 def _about(
-    run: Unmasking, settings: CompressedSettings | SoftSettings, seeds: Streams
+    run: Run, settings: CompressedSettings | SoftSettings, seeds: Streams
 ) -> dict[str, Any]:
     content = run.oracle_content
     return {
@@ -359,13 +359,13 @@ def _soft(
 
 
 def soft_structure(
-    run: Unmasking, found: SoftFindings, ledger: Ledger, about: dict[str, Any]
+    run: Run, found: SoftFindings, ledger: Ledger, about: dict[str, Any]
 ) -> SoftStructure:
     """Return what a soft screen of a run found, as a structure.
 
     Parameters
     ----------
-    run : Unmasking
+    run : Run
     found : SoftFindings
     ledger : Ledger
         What finding it cost.

@@ -9,7 +9,7 @@ from typing import Any
 
 from counterprobe.run.events import Charged, Closed, Ended, Listener, OnEvent, Opened, tell_all
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.run import Run
 from counterprobe.streams import Streams
 
 __all__ = ["DiscoveryRuns"]
@@ -23,7 +23,7 @@ class DiscoveryRuns:
 
     Attributes
     ----------
-    run : Unmasking
+    run : Run
         Of the screen at hand.
     spent : Ledger
         What earlier screens were charged.
@@ -32,7 +32,7 @@ class DiscoveryRuns:
     def __init__(
         self,
         on_event: OnEvent | None,
-        new_run: Callable[[Listener], Unmasking],
+        new_run: Callable[[Listener], Run],
         streams: Streams,
         settings: Mapping[str, Any],
     ) -> None:

@@ -1,7 +1,7 @@
-"""Where submissions and study cells run: this process, processes of this machine, or Ray.
+"""Where evaluations and study cells run: this process, processes of this machine, or Ray.
 
 An engine starts workers; a :class:`WorkerPool` gives them tasks and bears losses; a
-:class:`ShardedOracle` spreads the submissions of a stage over replicas. Ray is imported when its
+:class:`ShardedOracle` spreads the evaluations of a stage over replicas. Ray is imported when its
 engine is first used.
 """
 

@@ -1,4 +1,4 @@
-"""One oracle, many replicas: the submissions of a stage spread over an engine's workers.
+"""One oracle, many replicas: the evaluations of a stage spread over an engine's workers.
 
 A request is cut into micro-batches of a fixed number of states, whose boundaries depend on the
 request alone. Each goes to whichever replica is free, and replies are put in order again: with an
@@ -79,8 +79,8 @@ class ShardedOracle(Closing, Oracle):
     >>> from counterprobe.engines import InProcess, ShardedOracle
     >>> law = cp.families.path(length=64, target_seed=1)
     >>> with ShardedOracle.copies_of(law.oracle(), InProcess()) as oracle:
-    ...     result = cp.samplers.Sequential()(cp.Unmasking(oracle), cp.Streams(1, 2))
-    >>> alone = cp.samplers.Sequential()(cp.Unmasking(law.oracle()), cp.Streams(1, 2))
+    ...     result = cp.samplers.Sequential()(cp.run.Run(oracle), cp.Streams(1, 2))
+    >>> alone = cp.samplers.Sequential()(cp.run.Run(law.oracle()), cp.Streams(1, 2))
     >>> bool((result.tokens == alone.tokens).all()), result.ledger == alone.ledger
     (True, True)
     """

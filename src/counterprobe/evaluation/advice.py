@@ -128,7 +128,7 @@ class Advice(Shown):
         near = self.nearest
         if near is not None and near.evaluations < self.best.evaluations:
             needed = samples_for(near.measured.value, near.measured.most, self.target_kl)
-            paid = near.measured.ledger.total / near.measured.samples
+            paid = near.measured.ledger.evaluations / near.measured.samples
             lines.append(
                 f"Not shown: {near.way} with {near.batches} batches, measured {near.measured}; "
                 f"that takes about {needed:,.0f} samples, {needed * paid:,.0f} evaluations."
@@ -252,7 +252,7 @@ def advise(
                 search.settle(way)
         except BudgetExceeded as ended:
             stopped = str(ended)
-    found_with = structure.ledger.total
+    found_with = structure.ledger.evaluations
     options = [Option("sequential", search.masked, search.masked, 0, None)]
     for way, price in search.shown.items():
         paid = found_with if way == "planned" else 0
@@ -370,7 +370,7 @@ class _Search:
                 continue
             needed = 1.05 * samples_for(kl.value, kl.most, self._target)
             more = max(math.ceil(needed) - kl.samples, kl.samples // 4 + 1)
-            if not self._meter.affords(more * kl.ledger.total / kl.samples):
+            if not self._meter.affords(more * kl.ledger.evaluations / kl.samples):
                 break
         assert price is not None
         if self.nearest is None or price.evaluations < self.nearest.evaluations:

@@ -22,7 +22,7 @@ from counterprobe.evaluation.factors import make_piece_scratch
 from counterprobe.evaluation.pieces import batch_dependence
 from counterprobe.oracles import Oracle, Readouts
 from counterprobe.rows import ClassedRows, Rows, to_numpy
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.states import MASK, as_context, as_states, check_batch, mix64
 from counterprobe.targets.inference import make_scratch
@@ -111,7 +111,7 @@ def batch_kl(
         Evaluation seed; independent of the run's.
     """
     applies = result.stop is StopReason.COMPLETED and result.temperature == 1
-    if not applies or result.rights & (Right.VERIFY | Right.REMASK):
+    if not applies or result.used & (Need.VERIFY | Need.REMASK):
         nan = math.nan
         return BatchKL(nan, nan, nan, nan, np.empty(0), 0, 0, 0)
     expected = law.oracle().name if oracle is None else getattr(oracle, "name", None)

@@ -46,7 +46,7 @@ from counterprobe.evaluation.plan_runs import PlanRun, as_plans
 from counterprobe.oracles import Oracle, as_oracle, depends_on_order
 from counterprobe.planning import Plan
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.measuring import measure
 from counterprobe.run.requests import Requests
 from counterprobe.run.results import SampleResult, StopReason
@@ -156,7 +156,7 @@ def run_kl(
 
     The values that a run committed are draws from the product, so that every state is known
     beforehand and all of them are one stage. Rules that choose a batch after they have seen its
-    values (the right ``COMMIT_CANDIDATES``) leave no such draws: their batches are drawn afresh,
+    values (the right ``CANDIDATES``) leave no such draws: their batches are drawn afresh,
     in a second stage. What such a choice does to the output is no part of the batch KL.
 
     Parameters
@@ -226,7 +226,7 @@ def _check_run(run: SampleResult, oracle_name: str) -> None:
             f"{which} must have drawn at temperature 1, got {run.temperature}: its tokens are not "
             "draws from the oracle's rows; set the temperature of the oracle instead"
         )
-    unlike = run.rights & (Right.VERIFY | Right.REMASK)
+    unlike = run.used & (Need.VERIFY | Need.REMASK)
     if unlike:
         raise ValueError(
             f"{which} must only commit, but it used the right {', '.join(unlike.names())}: the "
@@ -243,7 +243,7 @@ def _expand(
 ) -> tuple[FloatArray, list[float], Ledger]:
     """Expand the batches of runs; return terms of shape (runs, R), and the largest of parts."""
     chains, tokens, place = _chains_of(runs, terms, seed)
-    is_fresh = any(Right.COMMIT_CANDIDATES in run.rights for run in runs)
+    is_fresh = any(Need.CANDIDATES in run.used for run in runs)
 
     def terms_of(group: slice) -> Requests[tuple[FloatArray, float, IntArray]]:
         if not is_fresh:

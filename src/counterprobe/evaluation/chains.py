@@ -10,7 +10,7 @@ With ``q_i`` the rows at the start and ``q_i^k`` those with the first k position
 revealed, step k contributes the mean of ``KL(q_i || q_i^k)`` over the positions i that are left.
 The next position of a random order is each of them with equal probability, and its own value,
 which is drawn from ``q_i`` whatever came before, is summed over rather than sampled: two averages
-that cost no evaluation, since a submission may be read at every masked position.
+that cost no evaluation, since an evaluation may be read at every masked position.
 """
 
 from __future__ import annotations

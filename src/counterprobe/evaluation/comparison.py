@@ -71,7 +71,7 @@ class Comparison:
     def tokens_per_forward(self) -> float:
         """Positions committed for each state submitted, over all completed trials together."""
         results = [trial.result for trial in self.completed]
-        paid = sum(result.ledger.total for result in results)
+        paid = sum(result.ledger.evaluations for result in results)
         return sum(result.num_committed for result in results) / paid if paid else math.nan
 
     @property
@@ -100,15 +100,15 @@ class Comparison:
     def summary(self) -> dict[str, Any]:
         """Return means over the trials, and what the sampler claims, as plain values."""
         sampler = self.sampler
-        counts = ("depth", "depth_without_rights", "widest_stage", "probes", "commits")
+        counts = ("stages", "stages_without_selection", "widest_stage", "probes", "commits")
         return {
             "sampler": sampler.name,
             "settings": sampler.settings,
-            "submissions": self.mean("total"),
-            "submissions_without_rights": self.mean("total_without_rights"),
+            "evaluations": self.mean("evaluations"),
+            "evaluations_without_selection": self.mean("evaluations_without_selection"),
             **{name: self.mean(name) for name in counts},
             "tokens_per_forward": self.tokens_per_forward,
-            "rights": sampler.rights.names(),
+            "needs": sampler.needs.names(),
             "knows": sampler.knows,
             "batch_kl": self.batch_kl,
             "batch_kl_se": self.batch_kl_se,
@@ -126,7 +126,7 @@ def compare_sampler(
     seeds: Sequence[int],
     *,
     draws: int | None = DEFAULT_DRAWS,
-    max_submissions: int | None = None,
+    max_evaluations: int | None = None,
     on_event: OnEvent | None = None,
     keep: Callable[[Trial], None] | None = None,
 ) -> Comparison:
@@ -141,7 +141,7 @@ def compare_sampler(
     sampler : Sampler
     seeds : sequence of int
         Each sets the decision and the commit seed of one run.
-    draws, max_submissions, on_event
+    draws, max_evaluations, on_event
         As in :func:`run_trial`.
     keep : callable, optional
         Given each trial when it is finished: what there is if the rest is interrupted.
@@ -160,7 +160,7 @@ def compare_sampler(
                         told,
                         streams,
                         draws=draws,
-                        max_submissions=max_submissions,
+                        max_evaluations=max_evaluations,
                         on_event=on_event,
                     )
                 )
@@ -203,7 +203,7 @@ def compare_on(
     seeds: Sequence[int],
     *,
     draws: int | None = DEFAULT_DRAWS,
-    max_submissions: int | None = None,
+    max_evaluations: int | None = None,
     on_loss: Callable[[str], object] | None = None,
 ) -> Iterator[Comparison]:
     """Run every sampler on each law with each seed; yield one comparison per sampler, in order.
@@ -215,7 +215,7 @@ def compare_on(
         All of one length; each worker gets a copy of them.
     samplers : sequence of Sampler
     seeds : sequence of int
-    draws, max_submissions
+    draws, max_evaluations
         As in :func:`run_trial`.
     on_loss : callable, optional
         Told why, whenever a worker is lost.
@@ -225,7 +225,7 @@ def compare_on(
     A run that loses its worker is made again by another; one that loses too many is a problem of
     its sampler's comparison, and the others go on.
     """
-    options = {"draws": draws, "max_submissions": max_submissions}
+    options = {"draws": draws, "max_evaluations": max_evaluations}
     cases = list(itertools.product(range(len(laws)), seeds))
     done: dict[int, Done] = {}
     with WorkerPool(engine, partial(_make, laws, options), on_loss=on_loss) as pool:

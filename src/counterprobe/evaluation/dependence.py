@@ -122,7 +122,7 @@ class DependenceProfile:
             "dtc_is_bound": self.dual.is_bound,
             "method": self.method,
             "samples": self.samples,
-            "evaluations": self.ledger.total,
+            "evaluations": self.ledger.evaluations,
             "curve": self.curve.tolist(),
             "curve_se": self.curve_se.tolist(),
         }

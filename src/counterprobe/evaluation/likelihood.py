@@ -144,7 +144,7 @@ def log_likelihoods(
     >>> import numpy as np, counterprobe as cp
     >>> law = cp.TableLaw(np.array([[0.5, 0.1], [0.1, 0.3]]))
     >>> scored = log_likelihoods(law.oracle(), [[0, 0], [1, 0]], orders=2)
-    >>> np.exp(scored.values).round(3).tolist(), scored.ledger.total
+    >>> np.exp(scored.values).round(3).tolist(), scored.ledger.evaluations
     ([[0.5, 0.5], [0.1, 0.1]], 8)
     """
     oracle = as_oracle(oracle)
@@ -181,7 +181,7 @@ def pseudo_log_likelihoods(
     >>> import numpy as np, counterprobe as cp
     >>> law = cp.TableLaw(np.array([[0.5, 0.1], [0.1, 0.3]]))
     >>> scored = pseudo_log_likelihoods(law.oracle(), [[0, 0]])
-    >>> np.exp(scored.values).round(3).tolist(), scored.ledger.total  # 5/6 squared
+    >>> np.exp(scored.values).round(3).tolist(), scored.ledger.evaluations  # 5/6 squared
     ([[0.694]], 2)
     """
     by_index = as_oracle(oracle).by_index()

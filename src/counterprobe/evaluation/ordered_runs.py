@@ -29,7 +29,7 @@ from counterprobe.evaluation.plan_runs import PlanRun, in_rounds
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, kl_divergence, to_numpy
 from counterprobe.run.history import Histories
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Probe, Requests
 from counterprobe.run.results import SampleResult
 from counterprobe.states import MASK
@@ -141,7 +141,7 @@ def finished_terms(
         Of the order inside batches.
     """
     for run in runs:
-        if Right.COMMIT_CANDIDATES in run.rights:
+        if Need.CANDIDATES in run.used:
             raise ValueError(
                 f"run {run.sequence} of {run.sampler} must commit what it draws, but it chose "
                 "among values; in commit order such batches have no price: use order='index'"

@@ -26,9 +26,9 @@ from counterprobe.errors import CounterprobeError
 from counterprobe.oracles import Oracle, Readouts, as_oracle
 from counterprobe.rows import ClassedRows, Rows, to_numpy
 from counterprobe.run.driver import Shared
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.results import StopReason
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.run import Run
 from counterprobe.samplers.base import Sampler
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
@@ -149,9 +149,9 @@ class _Walk:
 
     def replay(self, sequence: IntArray) -> None:
         """Run the sampler with its commits forced to one class sequence."""
-        run = Unmasking(
+        run = Run(
             self.oracle,
-            rights=Right.SELECT_AFTER_REPLY,
+            allowed=Need.SELECT,
             draw=_ForcedDraw(self, sequence),
             shared=self.shared,
         )
@@ -243,8 +243,8 @@ def exact_output_law(
         ``law.oracle()`` by default; its rows must not tell tokens of one class apart.
     decision_seed : int
     """
-    forbidden = Right.VERIFY | Right.REMASK | Right.COMMIT_CANDIDATES
-    if sampler.rights & forbidden:
+    forbidden = Need.VERIFY | Need.REMASK | Need.CANDIDATES
+    if sampler.needs & forbidden:
         raise ValueError(
             f"sampler {sampler.name!r} does not draw its commits from rows alone; its output law "
             "cannot be replayed (draw_tree_law follows candidates on a very small law)"
@@ -392,7 +392,7 @@ def draw_tree_law(
         ``law.oracle()`` by default.
     decision_seed : int
     """
-    if sampler.rights & (Right.VERIFY | Right.REMASK):
+    if sampler.needs & (Need.VERIFY | Need.REMASK):
         raise ValueError(f"sampler {sampler.name!r} rejects or masks again what it drew")
     asked = as_oracle(oracle or law.oracle())
     output = np.zeros((law.vocab_size,) * law.length)
@@ -407,7 +407,7 @@ def draw_tree_law(
                 f"{law!r}; choose a smaller law"
             )
         try:
-            run = Unmasking(asked.declaring(trusted=True), draw=_ScriptedDraw(draws))
+            run = Run(asked.declaring(trusted=True), draw=_ScriptedDraw(draws))
             result = sampler(run, Streams(decision_seed, 0))
         except _MoreDraws as more:
             tokens = [np.flatnonzero(row).tolist() for row in more.masses]

@@ -30,7 +30,7 @@ from counterprobe.evaluation.two_sample import (
 )
 from counterprobe.oracles import Oracle
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.results import SampleResult
 from counterprobe.states import MASK, as_states
 
@@ -164,7 +164,7 @@ def assess(
     >>> drawn = cp.sample(oracle, "one-batch", 50, progress=False)
     >>> wanted = cp.sample(oracle, "sequential", 50, seed=9, progress=False)
     >>> found = assess(oracle, drawn, wanted)
-    >>> found.batch_kl.value > 0.1, found.diversity.num_distinct, found.ledger.total
+    >>> found.batch_kl.value > 0.1, found.diversity.num_distinct, found.ledger.evaluations
     (True, 4, 300)
     """
     is_complete = (batch.sequences != MASK).all(axis=1)
@@ -210,8 +210,8 @@ def assess(
 
 
 def _has_batch_kl(runs: list[SampleResult]) -> bool:
-    unlike = Right.VERIFY | Right.REMASK
-    return all(run.temperature == 1 and not run.rights & unlike for run in runs)
+    unlike = Need.VERIFY | Need.REMASK
+    return all(run.temperature == 1 and not run.used & unlike for run in runs)
 
 
 def _notes(runs: list[SampleResult], count: int) -> list[str]:
@@ -225,7 +225,7 @@ def _notes(runs: list[SampleResult], count: int) -> list[str]:
         )
     elif not _has_batch_kl(runs):
         notes.append("no batch KL: it does not apply to runs that verify or mask again")
-    if any(Right.COMMIT_CANDIDATES in run.rights for run in runs):
+    if any(Need.CANDIDATES in run.used for run in runs):
         notes.append(
             "choosing among drawn values biases the output, which the batch KL does not see"
         )

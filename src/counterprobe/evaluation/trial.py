@@ -17,7 +17,7 @@ from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS, BatchKL, batch_kl
 from counterprobe.oracles import Oracle
 from counterprobe.run.events import OnEvent
 from counterprobe.run.results import SampleResult
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.run import Run
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
@@ -79,7 +79,7 @@ def run_trial(
     draws: int | None = DEFAULT_DRAWS,
     seed: int = 0,
     temperature: float = 1.0,
-    max_submissions: int | None = None,
+    max_evaluations: int | None = None,
     oracle: Oracle | None = None,
     on_event: OnEvent | None = None,
 ) -> Trial:
@@ -97,20 +97,20 @@ def run_trial(
         Evaluation seed of those draws.
     temperature : float
         Of the drawn tokens.
-    max_submissions : int, optional
+    max_evaluations : int, optional
         A run that would need more stops before it, with what was paid.
     oracle : Oracle, optional
         The law's own oracle in another guise, such as one that takes the time: the same rows
         under the same name.
     on_event : callable, optional
-        As in ``Unmasking``.
+        As in ``Run``.
     """
     told = sampler.informed_by(law)
     asked = law.oracle() if oracle is None else oracle
-    run = Unmasking(
+    run = Run(
         asked,
         temperature=temperature,
-        max_submissions=max_submissions,
+        max_evaluations=max_evaluations,
         on_event=on_event,
     )
     result = told(run, streams)

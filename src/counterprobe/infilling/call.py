@@ -65,7 +65,7 @@ def infill(
     temperature: float = 1.0,
     likelihood_orders: int = 0,
     orders: Orders | int | None = None,
-    max_submissions: int | None = None,
+    max_evaluations: int | None = None,
     at_once: int = AT_ONCE,
     on_event: OnEvent | None = None,
     progress: bool = True,
@@ -115,7 +115,7 @@ def infill(
         evaluates is charged to ``measuring``.
     orders : {"shared", "fresh"} or int, optional
         As in ``sample``.
-    max_submissions, at_once, progress
+    max_evaluations, at_once, progress
         As in ``sample``.
     on_event : callable, optional
         As in ``sample``: every step is an :class:`InfillStep`, which has ``texts``, and so have
@@ -181,7 +181,7 @@ def infill(
         "count": count,
         "seed": seed,
         "orders": default_orders(structure, rule) if orders is None else orders,
-        "max_submissions": max_submissions,
+        "max_evaluations": max_evaluations,
         "at_once": at_once,
     }
     scores, measuring = None, Ledger(probes=task.num_measured)
@@ -216,7 +216,7 @@ def infill(
                 drawn = draw_chosen(task, rule, **how)
                 choice = drawn.choice
                 if recorder and choice and drawn.results[trace_sequence].sampler != rule.name:
-                    spent = {"discovery and pricing": choice.ledger.total}
+                    spent = {"discovery and pricing": choice.ledger.evaluations}
                     recorder.measured(choice.batch_kl, choice.batch_kl_se, spent)
             else:
                 masked = int((task.given == MASK).sum())

@@ -99,7 +99,7 @@ def adopt(
         If model, backbone or tokens are others.
     """
     here, checked = carried(task, structure)
-    beside = {"discovery": structure.ledger.total, "recognition": checked.total}
+    beside = {"discovery": structure.ledger.evaluations, "recognition": checked.evaluations}
     if not isinstance(here, SoftStructure) or not isinstance(rule, Planned):
         return Adopted(rule, checked, beside)
     if here.origin is None:  # found in this very context, with a price of its own
@@ -113,7 +113,7 @@ def adopt(
             "whose law has the temperature, and one above 0"
         )
     chosen, choice = _priced(task, here, rule, count, streams, at_once)
-    beside["pricing"] = choice.ledger.total
+    beside["pricing"] = choice.ledger.evaluations
     return Adopted(chosen, checked + choice.ledger, beside, choice)
 
 
@@ -270,7 +270,7 @@ def _priced(
         )
         chosen = replace(rule, price=MeasuredPrice(mine.value, mine.standard_error, by))
     paid = mine.ledger + theirs.ledger
-    said += f"; pricing both on {samples} sequences took {paid.total:,} evaluations"
+    said += f"; pricing both on {samples} sequences took {paid.evaluations:,} evaluations"
     unknown = int(np.isnan(here.moved[masked]).sum())
     if unknown:
         said += f"; masked here and fixed there, so that it says nothing of them: {unknown}"

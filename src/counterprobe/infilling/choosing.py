@@ -104,7 +104,7 @@ def _drawn(
     """Draw a few, decide, draw the others."""
     may_pay = task.temperature == 1 and _could_pay(account)
     drawn = [draw(rule, FIRST if may_pay else account.count)]
-    pace = drawn[0].ledger.total / len(drawn[0])
+    pace = drawn[0].ledger.evaluations / len(drawn[0])
     if not account.num_left:
         why = _why_few(account, rule, drawn[0], pace)
         return replace(drawn[0], choice=account.choice(rule.name, why))
@@ -114,7 +114,7 @@ def _drawn(
         more = _designs_before(account.masked, pace) - FIRST
         if more > 0:
             drawn.append(draw(rule, more))
-            pace = account.spent.total / account.num_drawn
+            pace = account.spent.evaluations / account.num_drawn
         is_worth_it = account.saved >= _cost_of_structure(account.masked, pace / 2)
     if is_worth_it:
         structure, price = _find(task, rule, streams, account, pace)
@@ -128,8 +128,8 @@ def _drawn(
         why = _why_few(account, rule, SampleBatch.joined(drawn), pace)
         if is_worth_it:
             why += (
-                f"; a structure was looked for with {account.measured.total:,} evaluations, and "
-                f"no plan by it was measured within {rule.target_kl:g} nats in fewer"
+                f"; a structure was looked for with {account.measured.evaluations:,} evaluations, "
+                f"and no plan by it was measured within {rule.target_kl:g} nats in fewer"
             )
     whole = SampleBatch.joined(drawn)
     return replace(
@@ -158,7 +158,7 @@ class _Account:
     @property
     def saved(self) -> int:
         """Evaluations that one at a time would have taken more for what was drawn."""
-        return self.masked * self.num_drawn - self.spent.total
+        return self.masked * self.num_drawn - self.spent.evaluations
 
     @property
     def num_left(self) -> int:
@@ -277,7 +277,7 @@ def _why_few(account: _Account, rule: Auto, drawn: SampleBatch, pace: float) -> 
     finished = [one for one in drawn.results if one.stop is StopReason.COMPLETED]
     if not finished:
         return "nothing: no design was finished"
-    took = sum(one.ledger.total for one in finished) / len(finished)
+    took = sum(one.ledger.evaluations for one in finished) / len(finished)
     if took >= masked:
         return (
             f"one at a time: rows moved too much for larger batches at {rule.target_kl:g} nats a "
@@ -297,7 +297,7 @@ def _why_few(account: _Account, rule: Auto, drawn: SampleBatch, pace: float) -> 
 
 def _why_planned(account: _Account, price: Price, pace: float) -> str:
     """Say what a plan takes, what it cost to find, and from how many designs on that has paid."""
-    kl, paid = price.measured, account.measured.total
+    kl, paid = price.measured, account.measured.evaluations
     before = account.num_found_after
     least = before + math.ceil(paid / max(pace - price.evaluations, 1e-9))
     pays = f"which pay from {least:,} designs on"

@@ -82,7 +82,7 @@ class ModelComparison:
         As in ``sample``.
     evaluate : bool
         Whether what was drawn is scored by the model.
-    max_submissions : int, optional
+    max_evaluations : int, optional
         Of a sequence.
     kind : str
         Which of ``QUALITIES`` stands in the place of accuracy.
@@ -95,7 +95,7 @@ class ModelComparison:
     seed: int
     orders: Orders = "fresh"
     evaluate: bool = True
-    max_submissions: int | None = None
+    max_evaluations: int | None = None
     kind: str = "likelihood"
     truth: StateArray | None = None
     _reference: SampleBatch | None = field(default=None, init=False)
@@ -158,7 +158,7 @@ class ModelComparison:
                 seed=self.task.streams(self.seed),
                 given=self.task.given,
                 orders=self.orders,
-                max_submissions=self.max_submissions,
+                max_evaluations=self.max_evaluations,
                 on_event=on_event,
                 progress=False,
             )
@@ -252,20 +252,26 @@ class ModelComparison:
     def _entry_record(self, entry: SamplerOnModel) -> dict[str, Any]:
         batch, quality = entry.batch, entry.quality
         drawn: dict[str, Any] = dict.fromkeys(
-            ("evaluations", "evaluations_without_rights", "depth", "tokens_per_forward", "texts")
+            (
+                "evaluations",
+                "evaluations_without_selection",
+                "stages",
+                "tokens_per_forward",
+                "texts",
+            )
         )
         if batch is not None:
             drawn = {
-                "evaluations": entry.mean("total"),
-                "evaluations_without_rights": entry.mean("total_without_rights"),
-                "depth": float(np.mean([one.depth for one in batch.ledgers])),
+                "evaluations": entry.mean("evaluations"),
+                "evaluations_without_selection": entry.mean("evaluations_without_selection"),
+                "stages": float(np.mean([one.stages for one in batch.ledgers])),
                 "tokens_per_forward": batch.tokens_per_forward,
                 "texts": self.task.texts(batch.sequences),
             }
         return {
             "sampler": entry.sampler.name,
             "settings": entry.sampler.settings,
-            "rights": entry.sampler.rights.names(),
+            "needs": entry.sampler.needs.names(),
             "reason": entry.refusal,
             "seconds": entry.seconds,
             **drawn,

@@ -122,7 +122,7 @@ def fill_mask(
     >>> both = cp.fill_mask(
     ...     "sapiens-heavy", "EVQLVESGGGLVQPGXSLRLXCAAS", top_k=2, model_options={"device": "cpu"}
     ... )
-    >>> [one.text for one in both][0], both.ledger.total
+    >>> [one.text for one in both][0], both.ledger.evaluations
     ('EVQLVESGGGLVQPGGSLRLSCAAS', 23)
     """
     top_k = whole_number("top_k", top_k, at_least=1)

@@ -24,7 +24,7 @@ def cost_watch(rule: Sampler, masked: int, vocab_size: int, count: int) -> Liste
     """
     most = masked * count
     is_said = False
-    foreseen = rule.foreseen_submissions(masked, vocab_size) if masked else None
+    foreseen = rule.foreseen_evaluations(masked, vocab_size) if masked else None
     if foreseen is not None and foreseen > most:
         is_said = True
         _warn(
@@ -34,12 +34,12 @@ def cost_watch(rule: Sampler, masked: int, vocab_size: int, count: int) -> Liste
 
     def watch(now: Progress) -> None:
         nonlocal is_said
-        if not is_said and now.ledger.total > most:
+        if not is_said and now.ledger.evaluations > most:
             is_said = True
             left = now.masked - now.committed
             _warn(
-                f"{rule.name} has taken {now.ledger.total:,} evaluations for {_masks(most)}, "
-                f"more than one at a time, {most:,}, with {_masks(left)} left; {REMEDY}"
+                f"{rule.name} has taken {now.ledger.evaluations:,} evaluations for "
+                f"{_masks(most)}, more than one at a time, {most:,}, with {_masks(left)} left; {REMEDY}"
             )
 
     return Listener(watch, Progress)

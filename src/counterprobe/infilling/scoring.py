@@ -111,7 +111,7 @@ class Scores:
 
     def __str__(self) -> str:
         """List the sequences, the best first."""
-        head = f"{len(self)} sequences by {self.method}, {self.ledger.total:,} evaluations"
+        head = f"{len(self)} sequences by {self.method}, {self.ledger.evaluations:,} evaluations"
         errors = self.errors
         lines = []
         for place, k in enumerate(self.ranked, start=1):

@@ -55,7 +55,7 @@ def infill_record(
     count: int,
     orders: Orders | int,
     temperature: float,
-    max_submissions: int | None,
+    max_evaluations: int | None,
     at_once: int,
     likelihood_orders: int,
     trace_sequence: int | None,
@@ -66,7 +66,7 @@ def infill_record(
     ----------
     task : Task
     rule : Sampler
-    structure, seed, count, orders, temperature, max_submissions, at_once
+    structure, seed, count, orders, temperature, max_evaluations, at_once
         As in ``infill``.
     likelihood_orders : int
     trace_sequence : int or None
@@ -97,7 +97,7 @@ def infill_record(
         orders=orders,
         temperature=temperature,
         # A budget decides who asks next, and what is scored.
-        max_submissions=max_submissions if in_turn or likelihood_orders else None,
+        max_evaluations=max_evaluations if in_turn or likelihood_orders else None,
         more=more,
     )
 

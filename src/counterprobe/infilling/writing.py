@@ -119,7 +119,7 @@ def designs_of(
             "number": result.sequence + 1,
             "temperature": float(temperature),
             "sampler": result.sampler,
-            "evaluations": result.ledger.total,
+            "evaluations": result.ledger.evaluations,
             "price": None if price is None or not math.isfinite(price) else float(price),
             "log_prob": None if log_probs is None else float(log_probs[k]),
             "log_likelihood": None if likelihoods is None else float(likelihoods.mean()),

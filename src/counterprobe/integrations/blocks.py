@@ -23,8 +23,8 @@ from counterprobe.models.template import Template
 from counterprobe.oracles import Oracle, OracleInfo, Query, Reply
 from counterprobe.rows import to_numpy
 from counterprobe.run import Driver
-from counterprobe.run.ledger import Ledger, Right
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.ledger import Ledger, Need
+from counterprobe.run.run import Run
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.registry import SAMPLERS
 from counterprobe.states import MASK
@@ -39,8 +39,8 @@ __all__ = ["DrawnIds", "SteppedBlock", "reads_rows_alone", "require_rows_alone"]
 
 
 def reads_rows_alone(rule: Sampler) -> bool:
-    """Whether a rule makes one submission per round and needs nothing but its rows."""
-    return not rule.rights & (Right.PROBE | Right.ATTENTION | Right.VERIFY | Right.REMASK)
+    """Whether a rule makes one evaluation per round and needs nothing but its rows."""
+    return not rule.needs & (Need.PROBE | Need.ATTENTION | Need.VERIFY | Need.REMASK)
 
 
 def require_rows_alone(rule: Sampler, caller: str) -> None:
@@ -140,7 +140,7 @@ class SteppedBlock:
     ) -> None:
         self.template = drawn.template(ids)
         self._softmax = Softmax(self.template, temperature or 1.0, name)
-        self._run = Unmasking(
+        self._run = Run(
             _Outside(name, self.template),
             given=self.template.given,
             sequence=sequence,

@@ -90,7 +90,7 @@ REASONS = {
         "sequences are drawn, not searched for; num_return_sequences= draws several"
     ),
     "max_time stop_strings stopping_criteria token_healing": (
-        "texts do not grow at their end; max_submissions= bounds the evaluations of a sequence"
+        "texts do not grow at their end; max_evaluations= bounds the evaluations of a sequence"
     ),
     "streamer": (
         "positions are not filled in from left to right; counterprobe.infill has "

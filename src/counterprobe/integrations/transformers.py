@@ -107,7 +107,7 @@ def generate(
     allowed: Allowed | None = None,
     processing_class: Any = None,
     model_options: Mapping[str, Any] | None = None,
-    max_submissions: int | None = None,
+    max_evaluations: int | None = None,
     stop_strings: None = None,
     token_healing: None = None,
     **model_kwargs: Any,
@@ -136,7 +136,7 @@ def generate(
         ``pad_token_id``, or the end of text where there is no padding; they are drawn all the
         same. ``num_return_sequences``, ``do_sample`` and ``temperature`` are as below, and
         ``return_dict_in_generate`` chooses what is returned.
-    sampler, structure, seed, allowed, max_submissions
+    sampler, structure, seed, allowed, max_evaluations
         As in ``infill``.
     settings : mapping, optional
         Of a sampler given by name: ``{"gamma": 0.3}``.
@@ -214,7 +214,7 @@ def generate(
                 seed=seed,
                 allowed=allowed,
                 temperature=asked.temperature,
-                max_submissions=max_submissions,
+                max_evaluations=max_evaluations,
                 progress=False,
                 oracle_options=options,
                 **(dict(settings or {}) if structure is not None else {}),
@@ -225,7 +225,9 @@ def generate(
         pad_after(sequences[:, length:], ends, asked.get("pad_token_id", ends[0]))
     if not asked.get("return_dict_in_generate", False):
         return sequences
-    evaluations = looked + sum(batch.ledger.total + batch.measuring.total for batch in batches)
+    evaluations = looked + sum(
+        batch.ledger.evaluations + batch.measuring.evaluations for batch in batches
+    )
     return UnmaskingOutput(sequences, evaluations, tuple(batches))
 
 

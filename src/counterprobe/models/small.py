@@ -119,7 +119,7 @@ def load_small_model() -> SmallModel:
     >>> import counterprobe as cp
     >>> model = cp.models.load_small_model()
     >>> drawn = cp.sample(model.oracle(), "random-balanced", 2, batches=8, seed=1, progress=False)
-    >>> drawn.ledger.total, drawn.sequences.shape
+    >>> drawn.ledger.evaluations, drawn.sequences.shape
     (16, (2, 64))
     """
     with np.load(WEIGHTS) as file:

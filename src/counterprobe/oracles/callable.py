@@ -44,8 +44,8 @@ class CallableOracle(Oracle):
     --------
     >>> import numpy as np, counterprobe as cp
     >>> uniform = lambda states: np.full((*states.shape, 4), 0.25)
-    >>> run = cp.Unmasking(cp.CallableOracle(uniform, length=3, vocab_size=4))
-    >>> cp.samplers.OneBatch()(run, cp.Streams(1, 2)).ledger.total
+    >>> run = cp.run.Run(cp.CallableOracle(uniform, length=3, vocab_size=4))
+    >>> cp.samplers.OneBatch()(run, cp.Streams(1, 2)).ledger.evaluations
     1
     """
 

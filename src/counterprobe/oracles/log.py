@@ -70,12 +70,12 @@ class Log(Wrapper):
     Attributes
     ----------
     num_replayed, num_asked : int
-        Submissions answered from the file, and by the oracle.
+        Evaluations answered from the file, and by the oracle.
     num_again : int
         Those among ``num_asked`` that an earlier process had paid for: their replies were too
         large to keep, or no rows.
     num_recognising : int
-        Submissions, one at most, by which the oracle was compared with the file; beside all of
+        Evaluations, one at most, by which the oracle was compared with the file; beside all of
         these, and no part of the run.
     num_lives : int
         Processes that have worked on this run, this one included.
@@ -88,7 +88,7 @@ class Log(Wrapper):
     ...     for life in range(2):
     ...         oracle = law.oracle().logged(pathlib.Path(folder, "run.log"))
     ...         batch = cp.sample(oracle, "sequential", seed=1, progress=False)
-    ...         print(batch.ledger.total, oracle.num_replayed, oracle.num_asked)
+    ...         print(batch.ledger.evaluations, oracle.num_replayed, oracle.num_asked)
     40 0 40
     40 40 0
     """
@@ -157,7 +157,7 @@ class Log(Wrapper):
             self._file = None
             if self.num_again:
                 logger.warning(
-                    "%s: %d submissions were made again, and paid again: their replies were too "
+                    "%s: %d evaluations were made again, and paid again: their replies were too "
                     "large to be logged",
                     self.path, self.num_again,
                 )  # fmt: skip

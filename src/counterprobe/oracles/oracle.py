@@ -2,11 +2,11 @@
 
 An oracle has one verb, :meth:`Oracle.ask`, and one record of what it is, :attr:`Oracle.info`. A
 :class:`Query` holds a batch of states and what to read: one readout set shared by all of them, or
-flat (state index, position) pairs when each state masks its own set. Each state is one submission,
+flat (state index, position) pairs when each state masks its own set. Each state is one evaluation,
 whatever is read from it. Oracles are frozen: the same query gives the same rows whoever asks,
 whatever else is asked beside it, and readouts are masked.
 
-Samplers never ask an oracle themselves; they go through :class:`counterprobe.Unmasking`, which
+Samplers never ask an oracle themselves; they go through :class:`counterprobe.run.Run`, which
 counts. To plug in a model, wrap a function in :class:`CallableOracle`; whatever has ``rows(states,
 readouts)`` and its sizes serves too (:func:`as_oracle`). What only changes how an answer comes
 about is composed around an oracle: ``oracle.logged("run.log").retrying(3)``.

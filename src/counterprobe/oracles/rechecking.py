@@ -57,7 +57,7 @@ class Rechecking(Wrapper):
     >>> import counterprobe as cp
     >>> oracle = cp.families.path(length=5, target_seed=1).oracle().rechecking(1.0)
     >>> batch = cp.sample(oracle, "sequential", progress=False)
-    >>> batch.ledger.total, oracle.num_repeated
+    >>> batch.ledger.evaluations, oracle.num_repeated
     (5, 9)
     """
 

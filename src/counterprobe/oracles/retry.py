@@ -1,7 +1,7 @@
 """An oracle that fails now and then: its calls are repeated, with growing pauses, up to a limit.
 
 A model behind a network, or on a shared accelerator, may raise or hang once and answer the next
-time. :class:`Retry` asks again; the run above it sees one submission and charges one.
+time. :class:`Retry` asks again; the run above it sees one evaluation and charges one.
 What failed is counted apart. A reply that breaks the oracle's contract is not asked for again:
 repeating would hide it.
 """
@@ -80,7 +80,7 @@ class Retry(Wrapper):
     >>> law = cp.families.path(length=5, target_seed=1)
     >>> oracle = law.oracle().retrying(5, timeout=30.0)
     >>> batch = cp.sample(oracle, "sequential", progress=False)
-    >>> batch.ledger.total, len(oracle.failures)
+    >>> batch.ledger.evaluations, len(oracle.failures)
     (5, 0)
     """
 

@@ -18,7 +18,7 @@ from counterprobe.files import read_text, whole_file
 from counterprobe.plain import plain
 from counterprobe.report import Section, Shown
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.record import rights_of
+from counterprobe.run.record import needs_of
 from counterprobe.run.results import Choice, SampleResult, StopReason, first_tokens
 from counterprobe.run.transcript import Transcript
 from counterprobe.states import MASK
@@ -99,7 +99,7 @@ class SampleBatch(Shown):
         shown = f"; first: {first_tokens(self.sequences[0])}" if done == count else ""
         return (
             f"SampleBatch({count} x {length} by {first.sampler}, {state}; "
-            f"{self.ledger.total} submissions, depth {self.ledger.depth}, "
+            f"{self.ledger.evaluations} evaluations, depth {self.ledger.stages}, "
             f"{self.tokens_per_forward:.3g} tokens per forward{shown})"
         )
 
@@ -115,7 +115,7 @@ class SampleBatch(Shown):
         how = first if later == first else f"{first} ({later})"
         lines = [
             f"{count:,} sequence{'' if count == 1 else 's'} of {length:,} positions by {how}: "
-            f"{self.ledger.total:,} evaluations in {self.ledger.depth:,} stages"
+            f"{self.ledger.evaluations:,} evaluations in {self.ledger.stages:,} stages"
         ]
         if self.choice is not None:
             lines.append(str(self.choice))
@@ -149,7 +149,7 @@ class SampleBatch(Shown):
     def tokens_per_forward(self) -> float:
         """Positions committed for each state submitted, discovery included; NaN for nothing."""
         committed = int(((self.given == MASK) & (self.sequences != MASK)).sum())
-        return committed / self.ledger.total if self.ledger.total else math.nan
+        return committed / self.ledger.evaluations if self.ledger.evaluations else math.nan
 
     @property
     def log_probs(self) -> FloatArray | None:
@@ -337,7 +337,7 @@ def _record(result: SampleResult) -> dict[str, Any]:
         "sequence": result.sequence,
         "stop": result.stop.name,
         "reason": result.reason,
-        "rights": result.rights.names(),
+        "used": result.used.names(),
         "decision_seed": int(result.streams.decision_seed),
         "commit_seed": int(result.streams.commit_seed),
         "seconds": result.seconds,
@@ -358,7 +358,7 @@ def _result(
         tokens=state.astype(np.int64) if stop is StopReason.COMPLETED else None,
         state=state,
         ledger=Ledger(**record["ledger"]),
-        rights=rights_of(record["rights"]),
+        used=needs_of(record["used"]),
         stop=stop,
         reason=record["reason"],
         given=given,

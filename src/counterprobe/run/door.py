@@ -1,7 +1,7 @@
-"""The one door: what asks an oracle, checks its replies and charges every submission once.
+"""The one door: what asks an oracle, checks its replies and charges every evaluation once.
 
 Runs of one sequence, runs in lockstep and whatever else must ask an oracle do it here. A
-:class:`Stage` collects submissions whose inputs were fixed before any of their replies; when it
+:class:`Stage` collects evaluations whose inputs were fixed before any of their replies; when it
 closes, they are charged to the ledger and written to the transcript as one unit of depth, also
 when something failed half way: what was submitted is paid.
 """
@@ -63,8 +63,8 @@ class Door:
     oracle : Oracle
     record : Level
         What the transcript keeps.
-    max_submissions : int, optional
-        A submission that would pass it raises ``BudgetExceeded`` and is not made.
+    max_evaluations : int, optional
+        An evaluation that would pass it raises ``BudgetExceeded`` and is not made.
     check : ReplyCheck, optional
         In place of a check of its own.
     whole : Whole, optional
@@ -89,7 +89,7 @@ class Door:
         oracle: Oracle,
         *,
         record: Level = Level.LEDGER,
-        max_submissions: int | None = None,
+        max_evaluations: int | None = None,
         check: ReplyCheck | None = None,
         whole: Whole | None = None,
         on_event: OnEvent | None = None,
@@ -105,9 +105,9 @@ class Door:
         self.tell = self.hears.tell if self.hears.sequence == self.sequence else None
         level = Level(record) if self.tell is None else max(Level(record), Level.TRACE)
         self.transcript = Transcript(level=level)
-        if max_submissions is not None:
-            max_submissions = whole_number("max_submissions", max_submissions)
-        self.max_submissions = max_submissions
+        if max_evaluations is not None:
+            max_evaluations = whole_number("max_evaluations", max_evaluations)
+        self.max_evaluations = max_evaluations
         self.is_open = False
         self._whole = whole
 
@@ -144,12 +144,12 @@ class Door:
         self.ledger = event.charge(self.ledger)
         self._write(event)
         if self._whole is not None:
-            self._whole.charge(event, self.ledger.depth - 1)
+            self._whole.charge(event, self.ledger.stages - 1)
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
-                "%s: %d submissions, %d rows, batch of %d; total %d",
-                event.operation, event.submissions, event.rows_read, len(event.positions),
-                self.ledger.total,
+                "%s: %d evaluations, %d rows, batch of %d; total %d",
+                event.operation, event.evaluations, event.rows_read, len(event.positions),
+                self.ledger.evaluations,
             )  # fmt: skip
 
     def adopt(self, entries: Sequence[Event | Note]) -> None:
@@ -163,7 +163,7 @@ class Door:
                 self.transcript.rows_kept += sum(len(rows) for rows in entry.rows)
             self._write(entry)
         if self._whole is not None:
-            self._whole.reach(self.ledger.depth)
+            self._whole.reach(self.ledger.stages)
 
     def note(self, name: str, **content: Any) -> None:
         """Write down a note, if the transcript keeps notes."""
@@ -180,13 +180,13 @@ class Door:
 
 
 class Stage:
-    """Submissions whose inputs are fixed before any of their replies: one unit of depth.
+    """Evaluations whose inputs are fixed before any of their replies: one unit of depth.
 
     A context manager: what was asked is charged when it closes.
 
     Attributes
     ----------
-    submissions, rows_read : int
+    evaluations, rows_read : int
         So far.
     """
 
@@ -202,7 +202,7 @@ class Stage:
         self._is_selected = False
         self._prints: list[NDArray[np.uint64]] = []
         self._kept: list[Rows] = []
-        self.submissions = self.rows_read = 0
+        self.evaluations = self.rows_read = 0
 
     def __enter__(self) -> Self:
         """Open."""
@@ -218,10 +218,10 @@ class Stage:
     ) -> None:
         """Close, and charge whatever was submitted."""
         self._door.is_open = False
-        if self.submissions:
+        if self.evaluations:
             event = Event(
                 self._operation,
-                self.submissions,
+                self.evaluations,
                 self.rows_read,
                 self._positions,
                 self._prints[0] if len(self._prints) == 1 else np.concatenate(self._prints),
@@ -246,13 +246,13 @@ class Stage:
         prints : ndarray of uint64, shape (B,), optional
             Fingerprints of the states, where they are known.
         """
-        check_budget(self._door.max_submissions, self._needed(query))
+        check_budget(self._door.max_evaluations, self._needed(query))
         self._require_order(query)
         reply = yield query
         return self._receive(reply, query, prints)
 
     def count_drawn(self, num_states: int, num_rows: int, prints: NDArray[np.uint64]) -> None:
-        """Count submissions whose tokens the oracle drew itself."""
+        """Count evaluations whose tokens the oracle drew itself."""
         self._count(num_states, num_rows, prints, None)
 
     def ask_all(
@@ -285,7 +285,7 @@ class Stage:
                             break
                         label, query, refusals = asked
                         before = sum(len(one.states) for _, one, _, _ in waiting)
-                        check_budget(self._door.max_submissions, self._needed(query) + before)
+                        check_budget(self._door.max_evaluations, self._needed(query) + before)
                         self._require_order(query)
                         try:
                             reply = yield query
@@ -324,7 +324,7 @@ class Stage:
                 )
 
     def _needed(self, query: Query) -> int:
-        return self._door.ledger.total + self.submissions + len(query.states)
+        return self._door.ledger.evaluations + self.evaluations + len(query.states)
 
     def _receive(self, reply: Reply, query: Query, prints: NDArray[np.uint64] | None) -> Reply:
         """Check a reply, count it and show it to whoever follows the run."""
@@ -380,12 +380,12 @@ class Stage:
         return concatenate(answers).take(source)
 
     def _count(
-        self, submissions: int, rows_read: int, prints: NDArray[np.uint64], rows: Rows | None
+        self, evaluations: int, rows_read: int, prints: NDArray[np.uint64], rows: Rows | None
     ) -> None:
-        self.submissions += submissions
+        self.evaluations += evaluations
         self.rows_read += rows_read
         self._prints.append(prints)
-        if self.submissions > MAX_FINGERPRINTS:
+        if self.evaluations > MAX_FINGERPRINTS:
             every = np.concatenate(self._prints)
             self._saw_history |= self._history is not None and bool(self._history in every)
             self._prints = [every.sum(dtype=np.uint64, keepdims=True)]

@@ -11,7 +11,7 @@ one of those states, its rows are known already and nothing is submitted for the
 A round of a rule that verifies reads the rows of its history (the guess), drafts values from them,
 and reads rows at states that hold some of the drafts. All of these are probes: the guess one
 stage, the states with drafts another. When the values that passed become history, the guess turns
-into the commit that drew them, so that every submission is counted once, as one thing. A state of
+into the commit that drew them, so that every evaluation is counted once, as one thing. A state of
 the verifying stage that is the next history serves as the next guess; of a stage too wide to keep
 every fingerprint, only the history that it was asked at is known.
 """
@@ -226,7 +226,7 @@ def _has_open_probe(transcript: Transcript, fingerprint: np.uint64) -> bool:
     for event in reversed(transcript.entries):
         if not isinstance(event, Event):
             continue
-        is_summed = event.submissions > len(event.fingerprints)  # too many to keep each
+        is_summed = event.evaluations > len(event.fingerprints)  # too many to keep each
         is_here = event.history == fingerprint if is_summed else fingerprint in event.fingerprints
         if is_here and (event.promoted or event.operation == "probe"):
             return not event.promoted

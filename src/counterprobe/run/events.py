@@ -19,7 +19,7 @@ import numpy as np
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
-from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
@@ -27,8 +27,8 @@ from counterprobe.streams import Streams
 if TYPE_CHECKING:
     from counterprobe.run.batches import SampleBatch
     from counterprobe.run.results import SampleResult
+    from counterprobe.run.run import Run
     from counterprobe.run.transcript import Event, Note, Whole
-    from counterprobe.run.unmasking import Unmasking
 
 __all__ = [
     "Announced", "Charged", "Closed", "Drew", "Ended", "Finished", "Listener", "Noted", "OnEvent",
@@ -63,7 +63,7 @@ class Opened:
     @classmethod
     def of(
         cls,
-        run: Unmasking,
+        run: Run,
         streams: Streams,
         sampler: str,
         settings: Mapping[str, Any],
@@ -77,7 +77,7 @@ class Opened:
             streams=streams,
             given=run.state,
             temperature=run.temperature,
-            rights=run.rights,
+            allowed=run.allowed,
         )
         return cls(run.sequence, record, run.row_error, task)
 
@@ -141,7 +141,7 @@ class Ended:
     seconds: float
     state: StateArray
     notes: tuple[str, ...]
-    rights: Right = Right.NONE
+    used: Need = Need.NONE
 
 
 @dataclass(frozen=True, slots=True)

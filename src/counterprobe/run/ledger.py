@@ -1,7 +1,7 @@
 """The ledger: what a run was charged, by one rule for every sampler.
 
-Each submitted state is one submission, whatever is read from it and however often it was submitted
-before. Submissions whose inputs were fixed before any of their replies share one stage of depth.
+Each submitted state is one evaluation, whatever is read from it and however often it was submitted
+before. Evaluations whose inputs were fixed before any of their replies share one stage of depth.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from enum import Flag, auto
 
 from counterprobe.errors import BudgetExceeded
 
-__all__ = ["Ledger", "Right", "check_budget"]
+__all__ = ["Ledger", "Need", "check_budget"]
 
 
-class Right(Flag):
+class Need(Flag):
     """What a rule does beyond committing batches that it fixed before their replies.
 
     Probes are admissible in the paper's sense; the others are not, and a run grants them.
@@ -25,19 +25,19 @@ class Right(Flag):
     """Rows of other states than the current one are read."""
     ATTENTION = auto()
     """Attention is read with the rows."""
-    SELECT_AFTER_REPLY = auto()
+    SELECT = auto()
     """The batch is a function of the very rows it is drawn from."""
-    COMMIT_CANDIDATES = auto()
+    CANDIDATES = auto()
     """Values are drawn before the batch is chosen."""
     VERIFY = auto()
     """Drawn values may be rejected."""
     REMASK = auto()
     """Committed values may be masked again."""
-    GRANTED = SELECT_AFTER_REPLY | COMMIT_CANDIDATES | VERIFY | REMASK
+    GRANTED = SELECT | CANDIDATES | VERIFY | REMASK
 
     def names(self) -> list[str]:
-        """Return the rights as lower-case words, for tables and JSON."""
-        return [str(right.name).lower().replace("_", "-") for right in type(self) if right in self]
+        """Return the needs as lower-case words, for tables and JSON."""
+        return [str(need.name).lower().replace("_", "-") for need in type(self) if need in self]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,16 @@ class Ledger:
     preprocessing : int
         1 if the distinguished all-mask readout was made.
     probes, commits : int
-        Counterfactual submissions, and non-empty product commits.
-    depth : int
+        Counterfactual evaluations, and non-empty product commits.
+    stages : int
         Sequential oracle stages.
     rows_read : int
-        Rows returned over all submissions.
+        Rows returned over all evaluations.
     widest_stage : int
-        Submissions in the largest stage: what one device would have to batch.
+        Evaluations in the largest stage: what one device would have to batch.
     selected_commits : int
         Commits whose batch was chosen after the reply; without that right each costs one more
-        submission and one more stage.
+        evaluation and one more stage.
 
     A commit that draws from rows which a probe has already returned submits nothing: that probe
     becomes the commit.
@@ -67,7 +67,7 @@ class Ledger:
     preprocessing: int = 0
     probes: int = 0
     commits: int = 0
-    depth: int = 0
+    stages: int = 0
     rows_read: int = 0
     widest_stage: int = 0
     selected_commits: int = 0
@@ -78,22 +78,22 @@ class Ledger:
         return self.preprocessing + self.probes
 
     @property
-    def total(self) -> int:
-        """Every submission."""
+    def evaluations(self) -> int:
+        """Every evaluation."""
         return self.noncommit + self.commits
 
     @property
-    def total_without_rights(self) -> int:
+    def evaluations_without_selection(self) -> int:
         """The total if every batch had to be fixed before its commit's reply."""
-        return self.total + self.selected_commits
+        return self.evaluations + self.selected_commits
 
     @property
-    def depth_without_rights(self) -> int:
+    def stages_without_selection(self) -> int:
         """The depth of one run if every batch had to be fixed before its commit's reply.
 
         For many runs side by side it is an upper bound: their selected commits share stages.
         """
-        return self.depth + self.selected_commits
+        return self.stages + self.selected_commits
 
     def charge(
         self,
@@ -101,7 +101,7 @@ class Ledger:
         preprocessing: int = 0,
         probes: int = 0,
         commits: int = 0,
-        depth: int = 0,
+        stages: int = 0,
         rows_read: int = 0,
         stage_width: int = 0,
         selected_commits: int = 0,
@@ -111,7 +111,7 @@ class Ledger:
             self.preprocessing + preprocessing,
             self.probes + probes,
             self.commits + commits,
-            self.depth + depth,
+            self.stages + stages,
             self.rows_read + rows_read,
             max(self.widest_stage, stage_width),
             self.selected_commits + selected_commits,
@@ -127,15 +127,15 @@ class Ledger:
         return {
             **asdict(self),
             "noncommit": self.noncommit,
-            "total": self.total,
-            "total_without_rights": self.total_without_rights,
+            "evaluations": self.evaluations,
+            "evaluations_without_selection": self.evaluations_without_selection,
         }
 
 
-def check_budget(max_submissions: int | None, needed: int) -> None:
-    """Raise ``BudgetExceeded`` if a submission would pass what the caller permits."""
-    if max_submissions is not None and needed > max_submissions:
+def check_budget(max_evaluations: int | None, needed: int) -> None:
+    """Raise ``BudgetExceeded`` if an evaluation would pass what the caller permits."""
+    if max_evaluations is not None and needed > max_evaluations:
         raise BudgetExceeded(
-            f"max_submissions is {max_submissions} and going on would make {needed}; permit more, "
+            f"max_evaluations is {max_evaluations} and going on would make {needed}; permit more, "
             "or choose a sampler that needs fewer"
         )

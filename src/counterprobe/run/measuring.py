@@ -10,8 +10,8 @@ from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.run.door import Door
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.requests import Requests
+from counterprobe.run.run import Run
 from counterprobe.run.transcript import Whole
-from counterprobe.run.unmasking import Unmasking
 
 __all__ = ["measure"]
 
@@ -38,6 +38,6 @@ def measure(oracle: Oracle, parts: Iterable[Requests[T]]) -> tuple[list[T], Ledg
     check, whole = ReplyCheck(oracle.info), Whole()
     values = []
     for requests in parts:
-        run = Unmasking(oracle, door=Door(oracle, check=check, whole=whole))
+        run = Run(oracle, door=Door(oracle, check=check, whole=whole))
         values.append(run.alone(run.follow(requests)))
     return values, whole.ledger

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from counterprobe.digests import digest_of
 from counterprobe.oracles import Oracle
 from counterprobe.plain import plain
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.states import MASK
 from counterprobe.streams import STREAMS_VERSION, Streams, versions
 
-__all__ = ["OracleIdentity", "RunRecord", "canonical", "rights_of"]
+__all__ = ["OracleIdentity", "RunRecord", "canonical", "needs_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class RunRecord:
     orders : str or int
         Who shares decisions: all of them ("shared"), nobody ("fresh"), or so many groups.
     temperature : float
-    rights : Right
-    max_submissions : int, optional
+    allowed : Need
+    max_evaluations : int, optional
         A budget, where it decides what is asked.
     more : mapping
         What else this kind of run is determined by, by name.
@@ -90,8 +90,8 @@ class RunRecord:
     count: int = 1
     orders: str | int = "shared"
     temperature: float = 1.0
-    rights: Right = Right.NONE
-    max_submissions: int | None = None
+    allowed: Need = Need.NONE
+    max_evaluations: int | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=versions)
 
@@ -110,8 +110,8 @@ class RunRecord:
             "count": self.count,
             "orders": self.orders,
             "temperature": self.temperature,
-            "rights": self.rights.names(),
-            "max_submissions": self.max_submissions,
+            "allowed": self.allowed.names(),
+            "max_evaluations": self.max_evaluations,
             **plain(self.more, digest_arrays=True),
         }
 
@@ -159,8 +159,8 @@ class RunRecord:
                 count=int(content["count"]),
                 orders=content["orders"],
                 temperature=float(content["temperature"]),
-                rights=rights_of(content["rights"]),
-                max_submissions=content["max_submissions"],
+                allowed=needs_of(content["allowed"]),
+                max_evaluations=content["max_evaluations"],
                 more=dict(content["more"]),
                 versions=dict(content["versions"]),
             )
@@ -168,12 +168,12 @@ class RunRecord:
             raise ValueError(f"this is no record of a run ({problem})") from None
 
 
-def rights_of(names: list[str]) -> Right:
-    """Return the rights that ``Right.names`` named."""
-    rights = Right.NONE
+def needs_of(names: list[str]) -> Need:
+    """Return the allowed that ``Need.names`` named."""
+    found = Need.NONE
     for name in names:
-        rights |= Right[name.upper().replace("-", "_")]
-    return rights
+        found |= Need[name.upper().replace("-", "_")]
+    return found
 
 
 def canonical(value: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from counterprobe.arrays import StateArray
 from counterprobe.plain import plain
 from counterprobe.report import Section, Shown
-from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.transcript import Transcript
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
@@ -33,7 +33,7 @@ class StopReason(Enum):
         "loosen the tail tolerance or use an oracle with smaller row error, or another sampler"
     )
     BUDGET_SPENT = (
-        "the next submission would have passed max_submissions, so it was not made; permit more, "
+        "the next evaluation would have passed max_evaluations, so it was not made; permit more, "
         "or choose a sampler that needs fewer"
     )
 
@@ -111,7 +111,7 @@ class Choice:
         return {
             "sampler": self.sampler,
             "why": self.why,
-            "evaluations": self.ledger.total,
+            "evaluations": self.ledger.evaluations,
             "one_at_a_time": self.one_at_a_time,
             "batch_kl": plain(self.batch_kl),
             "batch_kl_se": plain(self.batch_kl_se),
@@ -131,7 +131,7 @@ class SampleResult(Shown):
         Where the run ended: the sequence, with ``MASK`` where a run that stopped early left it.
     ledger : Ledger
         What it was charged.
-    rights : Right
+    used : Need
         What it did beyond the paper's admissible algorithms.
     stop : StopReason
     reason : str
@@ -168,7 +168,7 @@ class SampleResult(Shown):
     tokens: NDArray[np.int64] | None
     state: StateArray
     ledger: Ledger
-    rights: Right
+    used: Need
     stop: StopReason
     reason: str
     given: StateArray
@@ -196,13 +196,13 @@ class SampleResult(Shown):
         shown = f": {first_tokens(self.state)}" if self.stop is StopReason.COMPLETED else ""
         return (
             f"SampleResult({self.sampler}, {len(self.state)} positions{shown}; "
-            f"{self.ledger.total} submissions, depth {self.ledger.depth}, {self.stop})"
+            f"{self.ledger.evaluations} evaluations, depth {self.ledger.stages}, {self.stop})"
         )
 
     def __str__(self) -> str:
         """Say in a few lines what was drawn and what it cost, or why nothing was."""
         masked = int((self.given == MASK).sum())
-        cost = f"{self.ledger.total:,} evaluations in {self.ledger.depth:,} stages"
+        cost = f"{self.ledger.evaluations:,} evaluations in {self.ledger.stages:,} stages"
         if self.stop is not StopReason.COMPLETED:
             return (
                 f"{self.sampler} stopped with {self.num_committed:,} of {masked:,} positions "
@@ -231,7 +231,9 @@ class SampleResult(Shown):
     @property
     def tokens_per_forward(self) -> float:
         """Positions committed for each state submitted, every kind of state; NaN for nothing."""
-        return self.num_committed / self.ledger.total if self.ledger.total else math.nan
+        return (
+            self.num_committed / self.ledger.evaluations if self.ledger.evaluations else math.nan
+        )
 
     @property
     def history(self) -> StateArray:
@@ -275,7 +277,7 @@ class SampleResult(Shown):
             "first_tokens": None if self.tokens is None else self.tokens[:SHOWN].tolist(),
             **self.ledger.as_dict(),
             "tokens_per_forward": self.tokens_per_forward,
-            "rights": self.rights.names(),
+            "used": self.used.names(),
             "stop": str(self.stop),
             "reason": self.reason,
             "notes": self.notes,

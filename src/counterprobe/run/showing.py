@@ -26,11 +26,11 @@ SHOWN = 10
 def _charged(ledger: Ledger) -> dict[str, Any]:
     """Return what a ledger says, under names for people."""
     return {
-        "evaluations": ledger.total,
+        "evaluations": ledger.evaluations,
         "preprocessing": ledger.preprocessing,
         "probes": ledger.probes,
         "commits": ledger.commits,
-        "sequential stages": ledger.depth,
+        "sequential stages": ledger.stages,
         "widest stage": ledger.widest_stage,
         "rows read": ledger.rows_read,
     }
@@ -44,7 +44,7 @@ def result_sections(result: SampleResult) -> list[Section]:
         "oracle": result.oracle_name,
         **_charged(result.ledger),
         "tokens per evaluation": f"{result.tokens_per_forward:.3g}",
-        "rights": ", ".join(result.rights.names()) or "none",
+        "used": ", ".join(result.used.names()) or "none",
         "decision seed": str(streams.decision_seed),
         "commit seed": str(streams.commit_seed),
     }
@@ -85,7 +85,7 @@ def sequence_cells(batch: SampleBatch) -> tuple[list[str], list[list[str]]]:
     columns = ["number", "evaluations", *(["score"] if scores is not None else []), "sequence"]
     rows = []
     for k in finished.tolist():
-        row = [str(k + 1), f"{batch.results[k].ledger.total:,}"]
+        row = [str(k + 1), f"{batch.results[k].ledger.evaluations:,}"]
         if scores is not None:
             row.append(f"{scores[k]:.4g}" if np.isfinite(scores[k]) else "-")
         rows.append([*row, batch.texts[k] if batch.texts else first_tokens(batch.sequences[k])])

@@ -23,7 +23,7 @@ from counterprobe.run.door import Door
 from counterprobe.run.drawing import SequenceDraws
 from counterprobe.run.driver import Asking
 from counterprobe.run.history import Histories
-from counterprobe.run.ledger import Ledger, Right, check_budget
+from counterprobe.run.ledger import Ledger, Need, check_budget
 from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.transcript import Event, Transcript
 from counterprobe.states import MASK, check_batch, fingerprint, fingerprint_change
@@ -65,7 +65,7 @@ class Together:
     group_of : ndarray of int, shape (count,)
         Increasing.
     draw : DrawMany
-    max_submissions : int, optional
+    max_evaluations : int, optional
         Of each sequence.
 
     Attributes
@@ -82,9 +82,9 @@ class Together:
         group_of: IntArray,
         draw: DrawMany,
         *,
-        max_submissions: int | None = None,
+        max_evaluations: int | None = None,
     ) -> None:
-        self._door, self._draw, self._most = door, draw, max_submissions
+        self._door, self._draw, self._most = door, draw, max_evaluations
         self._states, self._group_of = states, group_of
         self._members = np.split(np.arange(len(states)), np.flatnonzero(np.diff(group_of)) + 1)
         self._plans = [
@@ -113,7 +113,7 @@ class Together:
         Raises
         ------
         BudgetExceeded
-            Before a round that would pass ``max_submissions``.
+            Before a round that would pass ``max_evaluations``.
         """
         if at_once and self._can_be_drawn:
             self._draw_plans()
@@ -287,11 +287,11 @@ class FixedResults(Sequence[SampleResult]):
             state=state,
             ledger=Ledger(
                 commits=len(batches),
-                depth=len(batches),
+                stages=len(batches),
                 rows_read=sum(map(len, batches)),
                 widest_stage=min(1, len(batches)),
             ),
-            rights=Right.NONE,
+            used=Need.NONE,
             stop=stop,
             reason=stop.value if is_complete or self.reason is None else self.reason,
             given=self.given[k],

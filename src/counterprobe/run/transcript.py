@@ -44,7 +44,7 @@ class Event:
     Attributes
     ----------
     operation : {"preprocess", "probe", "commit", "remask"}
-    submissions, rows_read : int
+    evaluations, rows_read : int
     positions : ndarray of int
         The batch that was committed or masked again; empty otherwise.
     fingerprints : ndarray of uint64
@@ -63,7 +63,7 @@ class Event:
     """
 
     operation: Operation
-    submissions: int
+    evaluations: int
     rows_read: int
     positions: NDArray[np.int64]
     fingerprints: NDArray[np.uint64]
@@ -75,12 +75,12 @@ class Event:
 
     def charge(self, ledger: Ledger) -> Ledger:
         """Return a ledger after this stage."""
-        count, promoted = self.submissions, int(self.promoted)
+        count, promoted = self.evaluations, int(self.promoted)
         return ledger.charge(
             preprocessing=count if self.operation == "preprocess" else 0,
             probes=(count if self.operation == "probe" else 0) - promoted,
             commits=(count if self.operation == "commit" else 0) + promoted,
-            depth=1 if count else 0,
+            stages=1 if count else 0,
             rows_read=self.rows_read,
             stage_width=count,
             selected_commits=int(self.selected),
@@ -141,7 +141,7 @@ class Transcript:
 
 
 class Whole:
-    """The ledger of runs side by side: submissions add up, stage k of every run is one stage."""
+    """The ledger of runs side by side: evaluations add up, stage k of every run is one stage."""
 
     def __init__(self) -> None:
         self._sum = Ledger()
@@ -151,9 +151,9 @@ class Whole:
     def charge(self, event: Event, stage: int) -> None:
         """Add a stage of one run."""
         self._sum = event.charge(self._sum)
-        if event.submissions:
+        if event.evaluations:
             self.reach(stage + 1)
-            self._widths[stage] += event.submissions
+            self._widths[stage] += event.evaluations
             self._widest = max(self._widest, self._widths[stage])
 
     def reach(self, depth: int) -> None:
@@ -163,4 +163,4 @@ class Whole:
     @property
     def ledger(self) -> Ledger:
         """Charges so far."""
-        return replace(self._sum, depth=len(self._widths), widest_stage=self._widest)
+        return replace(self._sum, stages=len(self._widths), widest_stage=self._widest)

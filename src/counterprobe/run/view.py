@@ -10,7 +10,7 @@ from counterprobe.oracles import Attends, Oracle
 from counterprobe.radii import RowRadii, row_radii
 from counterprobe.run.events import Noted, Standing
 from counterprobe.run.history import History
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.transcript import Level, Note
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class View:
     history : History
     temperature : float
         Of the drawn tokens.
-    rights : Right
+    allowed : Need
         What the run grants.
     sequence : int
         Index of this sequence among many drawn with the same seeds.
@@ -40,7 +40,7 @@ class View:
     """
 
     __slots__ = (
-        "_door", "_history", "_info", "_oracle", "_stand", "rights", "sequence", "temperature",
+        "_door", "_history", "_info", "_oracle", "_stand", "allowed", "sequence", "temperature",
     )  # fmt: skip
 
     def __init__(
@@ -49,14 +49,14 @@ class View:
         history: History,
         *,
         temperature: float = 1.0,
-        rights: Right = ~Right.NONE,
+        allowed: Need = ~Need.NONE,
         sequence: int = 0,
         door: Door | None = None,
         stand: Callable[[Standing], None] | None = None,
     ) -> None:
         self._oracle, self._info, self._history = oracle, oracle.info, history
         self._door, self._stand = door, stand
-        self.temperature, self.rights, self.sequence = temperature, rights, sequence
+        self.temperature, self.allowed, self.sequence = temperature, allowed, sequence
 
     # ----- What the oracle declares ----------------------------------------------------------
 

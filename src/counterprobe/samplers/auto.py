@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from counterprobe.arguments import NotNegative
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Commit, Read, Reading, Requests
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, Sweep
@@ -110,7 +110,7 @@ class Auto(Sampler):
     name: ClassVar[str] = "auto"
     summary: ClassVar[str] = "as many positions, far apart, as the run's own rows say break little"
     source: ClassVar[str] = "this library, docs/samplers.md"
-    bound: ClassVar[str] = "none; never more than N submissions"
+    bound: ClassVar[str] = "none; never more than N evaluations"
     sweep: ClassVar[Sweep | None] = Sweep("target_kl", (0.01, 0.03, 0.1, 0.3, 1.0, 3.0))
 
     target_kl: NotNegative = 0.1
@@ -129,9 +129,9 @@ class Auto(Sampler):
         return {name: getattr(self, name) for name in names}
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """The size of a batch follows the rows that it is drawn from."""
-        return Right.SELECT_AFTER_REPLY
+        return Need.SELECT
 
     def exact_for(self, length: int) -> bool:
         """Claim the chain rule where positions go one at a time."""

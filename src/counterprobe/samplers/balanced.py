@@ -26,7 +26,7 @@ class OneBatch(Sampler):
     name: ClassVar[str] = "one-batch"
     summary: ClassVar[str] = "every position at once, from its marginal"
     source: ClassVar[str] = "product baseline"
-    bound: ClassVar[str] = "KL(P||Q) = TC(P) in one submission"
+    bound: ClassVar[str] = "KL(P||Q) = TC(P) in one evaluation"
 
     def exact_for(self, length: int) -> bool:
         """Only a single position needs no product."""

@@ -21,11 +21,11 @@ from counterprobe.arrays import StateArray
 from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible, InfeasibleWarning
 from counterprobe.run.driver import Asking
 from counterprobe.run.events import Closed, Opened
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import CommitAll, Requests
 from counterprobe.run.results import SampleResult, StopReason
+from counterprobe.run.run import Run
 from counterprobe.run.together import FixedBatches
-from counterprobe.run.unmasking import Unmasking
 from counterprobe.run.view import View
 from counterprobe.streams import Decisions, Streams, require_streams, versions
 
@@ -34,7 +34,7 @@ __all__ = ["Sampler", "Sweep", "fixed_batches", "require_complete"]
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The setting that trades quality for submissions, and the values to try it at."""
+    """The setting that trades quality for evaluations, and the values to try it at."""
 
     setting: str
     values: tuple[int | float, ...]
@@ -62,9 +62,9 @@ class Sampler(ABC):
         check_settings(self)
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """What the rule does beyond committing batches that it fixed before their replies."""
-        return Right.NONE
+        return Need.NONE
 
     def exact_for(self, length: int) -> bool:
         """Whether its output law is the target, for exact rows and every target of N positions.
@@ -73,8 +73,8 @@ class Sampler(ABC):
         """
         return False
 
-    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
-        """Return about how many submissions a run makes, if it is known beforehand to pass N.
+    def foreseen_evaluations(self, length: int, vocab_size: int) -> int | None:
+        """Return about how many evaluations a run makes, if it is known beforehand to pass N.
 
         None when that is not known: most rules never make more than N.
         """
@@ -111,31 +111,31 @@ class Sampler(ABC):
             Where the rule cannot go on with these settings and this oracle.
         """
 
-    def __call__(self, run: Unmasking, streams: Streams) -> SampleResult:
+    def __call__(self, run: Run, streams: Streams) -> SampleResult:
         """Run to completion, alone.
 
         Parameters
         ----------
-        run : Unmasking
+        run : Run
             A fresh run.
         streams : Streams
             Decision and commit seeds.
         """
         return run.alone(self.running(run, streams))
 
-    def running(self, run: Unmasking, streams: Streams) -> Asking[SampleResult]:
+    def running(self, run: Run, streams: Streams) -> Asking[SampleResult]:
         """Run to completion, as a generator of what the run asks."""
         require_streams(streams)
         # Selecting after the reply can be paid for with a probe; the others cannot.
-        missing = self.rights & ~run.rights & Right.GRANTED & ~Right.SELECT_AFTER_REPLY
+        missing = self.needs & ~run.allowed & Need.GRANTED & ~Need.SELECT
         if missing:
             raise ValueError(
                 f"sampler {self.name!r} needs the right {', '.join(missing.names())}, which this "
-                "run does not grant; build the Unmasking with it, or choose another sampler"
+                "run does not grant; build the Run with it, or choose another sampler"
             )
         started = time.perf_counter()
         given = run.state
-        run.begin(streams, self.rights)
+        run.begin(streams, self.needs)
         if run.tell is not None:
             run.tell(Opened.of(run, streams, self.name, self.settings))
         stop, reason, diagnostics = StopReason.COMPLETED, StopReason.COMPLETED.value, None
@@ -144,8 +144,9 @@ class Sampler(ABC):
                 diagnostics = yield from run.follow(self.unmask(run.view, streams.decisions))
         except Infeasible as outcome:
             stop, reason = StopReason.INFEASIBLE, str(outcome)
-            if run.ledger.total:  # nobody expects None for what was paid
-                paid = f"{run.ledger.total} submission{'s' if run.ledger.total > 1 else ''}"
+            spent = run.ledger.evaluations
+            if spent:  # nobody expects None for what was paid
+                paid = f"{spent} evaluation{'s' if spent > 1 else ''}"
                 said = f"{self.name} drew nothing after {paid}: {reason}"
                 warnings.warn(said, InfeasibleWarning, stacklevel=2)
         except BudgetExceeded as outcome:
@@ -156,7 +157,7 @@ class Sampler(ABC):
             tokens=run.state.astype(np.int64) if stop is StopReason.COMPLETED else None,
             state=run.state,
             ledger=run.ledger,
-            rights=run.rights_used,
+            used=run.used,
             stop=stop,
             reason=reason,
             given=given,
@@ -217,7 +218,7 @@ def fixed_batches(rule: Sampler, view: View, rng: Decisions) -> FixedBatches | N
     Infeasible
         As ``unmask`` does.
     """
-    if rule.rights:
+    if rule.needs:
         return None
     requests = rule.unmask(view, rng)
     if not isinstance(requests, Generator):

@@ -21,7 +21,7 @@ class CentroidLayers(Sampler):
     """Commit the centroid of every component at once, again and again, on a forest it is told.
 
     Positions of one layer lie in different components, so they are independent given what is
-    committed: exact in at most ``floor(log2 N) + 1`` submissions. It knows what others must find.
+    committed: exact in at most ``floor(log2 N) + 1`` evaluations. It knows what others must find.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class CentroidLayers(Sampler):
     name: ClassVar[str] = "centroid-layers"
     summary: ClassVar[str] = "centroid layers of the true forest: a reference line, not a peer"
     source: ClassVar[str] = "the paper's terminal phase; paths: Bansal et al., arXiv 2606.22976"
-    bound: ClassVar[str] = "exact on the forest it is told, in floor(log2 N) + 1 submissions"
+    bound: ClassVar[str] = "exact on the forest it is told, in floor(log2 N) + 1 evaluations"
     knows: ClassVar[str] = "its forest"
 
     edges: tuple[tuple[int, int], ...] | None = None

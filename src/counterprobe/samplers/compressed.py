@@ -1,4 +1,4 @@
-"""Discovery at logarithmic cost: a compressed screen, then centroid layers; no rights needed."""
+"""Discovery at logarithmic cost: a compressed screen, then centroid layers; no needs needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from counterprobe.discovery.compressed.peeling.screen import half_states
 from counterprobe.discovery.compressed.screen import LEAST_BLOCKS
 from counterprobe.discovery.structure.watch import commit_in_order, left_singly, watching
 from counterprobe.planning.layers import commit_order
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Once, Requests
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
@@ -92,7 +92,7 @@ class Compressed(CompressedSettings, Sampler):
 
     fallback: bool = False
 
-    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
+    def foreseen_evaluations(self, length: int, vocab_size: int) -> int | None:
         """Return what discovery costs at least: a first batch, validation and rehearsals."""
         rehearsals = rehearsal_cost(length, self.failure_budget)
         if self.method == "regression":
@@ -104,9 +104,9 @@ class Compressed(CompressedSettings, Sampler):
         return 1 + (least if self.max_probes is None else min(least, self.max_probes))
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """Rows of other states than the current one."""
-        return Right.PROBE
+        return Need.PROBE
 
     def unmask(self, view: View, rng: Decisions) -> Requests[CompressedReport]:
         """Discover, then commit what is unresolved singly and the rest in layers."""

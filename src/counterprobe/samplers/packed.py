@@ -36,7 +36,7 @@ from counterprobe.discovery.packed.selectors import (
 from counterprobe.errors import CostWarning, CounterprobeError
 from counterprobe.oracles import NUMERICAL_FLOOR
 from counterprobe.planning.layers import commit_order
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Commit, CommitAll, Once, Requests
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
@@ -283,7 +283,7 @@ class Packed(Sampler):
     Without ``num_colorings``, colors, colorings and majority are those of :func:`cheapest_votes`,
     the filler is submitted once per readout color, and an edge is a pair that name each other, or
     of which one names the other where rows are noisy. A false edge costs a commit at most, so
-    nothing is peeled and screened again. A run whose screen is foreseen to take more submissions
+    nothing is peeled and screened again. A run whose screen is foreseen to take more evaluations
     than one position at a time says so before the first and decodes one position at a time.
 
     Parameters
@@ -342,7 +342,7 @@ class Packed(Sampler):
                 "candidate that names it too, and none has to be selected"
             )
 
-    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
+    def foreseen_evaluations(self, length: int, vocab_size: int) -> int | None:
         """Return the cost of one screen, or None where there will be none."""
         try:
             setup = self.setup(length, vocab_size, 0.0)
@@ -353,7 +353,7 @@ class Packed(Sampler):
         return screen_cost(setup.screen)
 
     def setup(self, length: int, vocab_size: int, oracle_row_error: float) -> PackedSetup:
-        """Fix everything before the first submission, from N and the oracle alone."""
+        """Fix everything before the first evaluation, from N and the oracle alone."""
         cutoff = DEFAULT_CUTOFF if self.degree_cutoff is None else self.degree_cutoff
         theory_cutoff = max(cutoff, MIN_CUTOFF)  # of the caps, also where rows hold everybody
         chunks = 1 if self.chunk_count is None else min(self.chunk_count, length)
@@ -408,9 +408,9 @@ class Packed(Sampler):
         )
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """Rows of other states than the current one."""
-        return Right.PROBE
+        return Need.PROBE
 
     def unmask(self, view: View, rng: Decisions) -> Requests[PackedReport]:
         """Run the box with tuned settings."""
@@ -420,5 +420,5 @@ class Packed(Sampler):
 
 
 def screen_cost(screen: ScreenSettings) -> int:
-    """Return the submissions of one screen at a typical number of columns."""
-    return 1 + screen.submissions(TYPICAL_COLUMNS)
+    """Return the evaluations of one screen at a typical number of columns."""
+    return 1 + screen.evaluations(TYPICAL_COLUMNS)

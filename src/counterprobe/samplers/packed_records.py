@@ -15,7 +15,7 @@ Guard = Literal["none", "peel", "repair", "centroid"]
 
 @dataclass(frozen=True, slots=True)
 class PackedSetup:
-    """Everything the box needs, fixed before the first submission.
+    """Everything the box needs, fixed before the first evaluation.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class PackedSetup:
         """
         if self.shared_by is None or self.round_cap < masked:
             return None
-        foreseen = 1 + self.screen.submissions(num_columns)
+        foreseen = 1 + self.screen.evaluations(num_columns)
         return foreseen if foreseen > masked * self.shared_by else None
 
 
@@ -87,7 +87,7 @@ class PackedReport:
     num_forced : int
         Positions that the last permitted round committed at once because of it.
     foreseen : int or None
-        Submissions foreseen for preprocessing and one screen, where they were too many and the
+        Evaluations foreseen for preprocessing and one screen, where they were too many and the
         run decoded one position at a time in place of them; None where it screened.
     """
 

@@ -10,7 +10,7 @@ from counterprobe.discovery.packed.fillers import filler_named
 from counterprobe.discovery.packed.screen import ScreenSettings
 from counterprobe.errors import CounterprobeError
 from counterprobe.radii import RowRadii
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Requests
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
@@ -99,7 +99,7 @@ class PackedTheory(Sampler):
         )
 
     def setup(self, length: int, vocab_size: int, radii: RowRadii) -> PackedSetup:
-        """Fix everything before the first submission; may raise ``Infeasible``.
+        """Fix everything before the first evaluation; may raise ``Infeasible``.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class PackedTheory(Sampler):
             hypotheses={hypothesis.name: hypothesis.holds for hypothesis in hypotheses},
         )
 
-    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
+    def foreseen_evaluations(self, length: int, vocab_size: int) -> int | None:
         """Return the cost of one screen, or None where it is infeasible."""
         try:
             setup = self.setup(length, vocab_size, RowRadii.exact())
@@ -148,9 +148,9 @@ class PackedTheory(Sampler):
         return screen_cost(setup.screen)
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """Rows of other states than the current one."""
-        return Right.PROBE
+        return Need.PROBE
 
     def unmask(self, view: View, rng: Decisions) -> Requests[PackedReport]:
         """Run the packed sampler with the paper's formulas."""

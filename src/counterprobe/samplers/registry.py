@@ -231,7 +231,7 @@ def default_orders(structure: Structure | SoftStructure | None, rule: Sampler) -
 
 
 def describe_samplers() -> list[dict[str, Any]]:
-    """Return every sampler with its settings, rights, bound, source and what it must know."""
+    """Return every sampler with its settings, needs, bound, source and what it must know."""
     described = []
     for name, cls in sorted(SAMPLERS.items()):
         described.append(
@@ -243,7 +243,7 @@ def describe_samplers() -> list[dict[str, Any]]:
                     for knob in fields(cls)
                     if knob.repr  # a matrix is no setting to show
                 },
-                "rights": cls().rights.names(),
+                "needs": cls().needs.names(),
                 "bound": cls.bound,
                 "source": cls.source,
                 "knows": cls.knows,

@@ -1,4 +1,4 @@
-"""One position at a time: the chain rule, exact with an exact oracle in N submissions."""
+"""One position at a time: the chain rule, exact with an exact oracle in N evaluations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from counterprobe.arrays import FloatArray
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Commit, CommitAll, Read, Reading, Requests
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
@@ -36,7 +36,7 @@ class Sequential(Sampler):
     name: ClassVar[str] = "sequential"
     summary: ClassVar[str] = "one position per round, in index, random or most-confident order"
     source: ClassVar[str] = "chain rule"
-    bound: ClassVar[str] = "exact: KL = 0 in N submissions"
+    bound: ClassVar[str] = "exact: KL = 0 in N evaluations"
 
     order: Order = "index"
 
@@ -45,14 +45,14 @@ class Sequential(Sampler):
         return True
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """Row-based orders choose after the reply."""
         by_rows = self.order in ("confidence", "entropy")
-        return Right.SELECT_AFTER_REPLY if by_rows else Right.NONE
+        return Need.SELECT if by_rows else Need.NONE
 
     def unmask(self, view: View, rng: Decisions) -> Requests[None]:
         """Commit one position per round."""
-        if not self.rights:
+        if not self.needs:
             order = view.residual
             if self.order == "random":
                 order = rng("order").permutation(order)

@@ -15,7 +15,7 @@ from counterprobe.discovery.structure.watch import commit_in_order, left_singly,
 from counterprobe.errors import Infeasible
 from counterprobe.graph import check_edges
 from counterprobe.planning.layers import CommitOrder, commit_order
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Once, Requests
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
@@ -138,9 +138,9 @@ class Structured(Sampler):
         return np.array(self.edges, dtype=np.int64).reshape(-1, 2), is_resolved
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """Rows of other states than the current one."""
-        return Right.NONE if self.terms is None else Right.PROBE
+        return Need.NONE if self.terms is None else Need.PROBE
 
     def unmask(self, view: View, rng: Decisions) -> Requests[StructuredReport]:
         """Commit by the order while rows are what the terms imply."""

@@ -30,16 +30,16 @@ MOST_BYTES = 1 << 29
 COLUMNS: dict[str, type] = {
     "study": str, "phase": str, "family": str, "length": int, "method": str,
     "draw": int, "stream": int, "settings": str, "stop": str, "reason": str,
-    "total": int, "preprocessing": int, "probes": int, "commits": int, "depth": int,
-    "rows_read": int, "widest_stage": int, "total_without_rights": int,
+    "evaluations": int, "preprocessing": int, "probes": int, "commits": int, "stages": int,
+    "rows_read": int, "widest_stage": int, "evaluations_without_selection": int,
     "batch_kl": float, "batch_kl_se": float, "threshold": float, "passes": bool,
     "kl_draws": int, "tokens": str, "budget": int, "observed": str,
     "seconds": float, "oracle_seconds": float, "sampler_seconds": float,
     "evaluation_seconds": float, "finished": str, "versions": str, "machine": str,
 }  # fmt: skip
 LEDGER = (
-    "total", "preprocessing", "probes", "commits", "depth", "rows_read", "widest_stage",
-    "total_without_rights",
+    "evaluations", "preprocessing", "probes", "commits", "stages", "rows_read", "widest_stage",
+    "evaluations_without_selection",
 )  # fmt: skip
 
 

@@ -214,7 +214,7 @@ class Study:
         expected = len(screened) + few * pairs + runs + self._num_searches()
         if limit is None or choose is None or not is_over:
             candidates = tuple(
-                Candidate(entry, done[k]["total"] if k in done else None)
+                Candidate(entry, done[k]["evaluations"] if k in done else None)
                 for k, entry in enumerate(settings)
             )
             return CellState(cell, candidates, None, "", (*screened, *searches), expected)
@@ -424,9 +424,9 @@ class Study:
         is_whole = development is not None and len(finished) == len(results)
         return Candidate(
             settings=settings,
-            screened_total=screened["total"],
+            screened_total=screened["evaluations"],
             screened_passes=passes(screened, limit),
             is_developed=development is not None,
-            development_mean=fmean(r["total"] for r in finished) if is_whole else None,
+            development_mean=fmean(r["evaluations"] for r in finished) if is_whole else None,
             development_passes=all(passes(r, limit) for r in finished) if is_whole else None,
         )

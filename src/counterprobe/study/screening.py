@@ -39,7 +39,7 @@ def passes(result: Mapping[str, Any], threshold: float) -> bool:
 
 
 def least_total(sampler: Sampler, length: int) -> int:
-    """Return submissions that a run cannot do without; zero where nothing is known.
+    """Return evaluations that a run cannot do without; zero where nothing is known.
 
     A run of ``packed`` makes one all-mask readout, at least one whole screen and at least one
     commit. A screen of M colorings with p colors submits ``p (p - 1)`` states for each coloring
@@ -56,7 +56,7 @@ def least_total(sampler: Sampler, length: int) -> int:
         return 0
     # Vocabulary and row error decide the bank threshold alone, which is not looked at.
     setup = sampler.setup(length, vocab_size=2, oracle_row_error=0.0)
-    least = 1 + setup.screen.submissions(LEAST_COLUMNS) + 1
+    least = 1 + setup.screen.evaluations(LEAST_COLUMNS) + 1
     return least if setup.shared_by is None else min(least, length)  # it may decode one by one
 
 
@@ -93,7 +93,7 @@ def cheapest_diverse(
     passing = [k for k, result in screened.items() if passes(result, limit)]
     chosen: list[int] = []
     seen = set()
-    for k in sorted(passing, key=lambda k: (screened[k]["total"], k)):
+    for k in sorted(passing, key=lambda k: (screened[k]["evaluations"], k)):
         kind = canonical({name: settings[k].get(name) for name in differ_in})
         if kind not in seen and len(chosen) < count:
             seen.add(kind)
@@ -128,7 +128,7 @@ def groups_needed(
         if len(done) < len(needed) or (needed and choose is None):
             return needed, False
         chosen = choose(done) if choose is not None else []
-        if len(chosen) == count and least > max(done[k]["total"] for k in chosen):
+        if len(chosen) == count and least > max(done[k]["evaluations"] for k in chosen):
             return needed, True
         needed += group
         done |= {k: found for k in group if (found := result(k)) is not None}

@@ -51,7 +51,7 @@ NOTE = (
 REPORTED = ("evaluation", "random search")
 HEADINGS = (
     "family", "N", "method", "mean", "min", "max", "mean / N", "largest K", "largest SE", "pass",
-    "probes", "commits", "depth", "rows read",
+    "probes", "commits", "stages", "rows read",
 )  # fmt: skip
 # Two colors that stay apart in grey and for color-blind readers, and two marks.
 STYLES = (("#0b5394", "o"), ("#d95f02", "s"), ("#1b7837", "^"), ("#7b3294", "D"))
@@ -149,7 +149,7 @@ class TableLine:
         Largest over the runs; None when some run has none.
     passed, runs : int
         Runs with ``K + 2 SE`` within the threshold, and all of them.
-    probes, commits, depth, rows_read : float or None
+    probes, commits, stages, rows_read : float or None
         Means.
     failure : str
         Why the cell failed.
@@ -167,7 +167,7 @@ class TableLine:
     runs: int
     probes: float | None
     commits: float | None
-    depth: float | None
+    stages: float | None
     rows_read: float | None
     failure: str = ""
 
@@ -190,7 +190,7 @@ def _line(rows: list[Row]) -> TableLine:
     if first["stop"] == "failed":
         nothing = (None,) * 5
         return TableLine(*place, *nothing, 0, 0, *(None,) * 4, failure=first["reason"])
-    totals = [row["total"] for row in rows]
+    totals = [row["evaluations"] for row in rows]
     return TableLine(
         *place,
         mean=fmean(totals),
@@ -202,7 +202,7 @@ def _line(rows: list[Row]) -> TableLine:
         runs=len(rows),
         probes=fmean(row["probes"] for row in rows),
         commits=fmean(row["commits"] for row in rows),
-        depth=fmean(row["depth"] for row in rows),
+        stages=fmean(row["stages"] for row in rows),
         rows_read=fmean(row["rows_read"] for row in rows),
     )
 
@@ -280,7 +280,7 @@ def words_of(line: TableLine) -> tuple[str, ...]:
         _small(line.batch_kl),
         _small(line.batch_kl_se),
         f"{line.passed}/{line.runs}",
-        *(f"{value:,.1f}" for value in (line.probes, line.commits, line.depth)),
+        *(f"{value:,.1f}" for value in (line.probes, line.commits, line.stages)),
         f"{line.rows_read:,.0f}",
     )
 
@@ -304,7 +304,7 @@ def time_spent(rows: Sequence[Row]) -> dict[str, float]:
         "random search": searched,
     }
     whole = sum(row["seconds"] for row in runs)
-    return {**parts, "other": whole - sum(parts.values()), "total": whole}
+    return {**parts, "other": whole - sum(parts.values()), "evaluations": whole}
 
 
 # ----- Figure ------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ def draw_figure(rows: Sequence[Row], *, across: int | None = None) -> Figure:
         _set_y_ticks(panel)
         panel.grid(color="0.9", linewidth=0.6)
         panel.set_axisbelow(True)
-    panels[0].set_ylabel("total oracle submissions")
+    panels[0].set_ylabel("total oracle evaluations")
     handles, labels = panels[0].get_legend_handles_labels()
     ncols = len(labels) if across is None else 2
     figure.legend(handles, labels, loc="outside lower center", ncols=ncols, frameon=False)

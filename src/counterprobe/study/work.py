@@ -21,7 +21,7 @@ from counterprobe.evaluation.pieces import ENUMERATED_ARITY
 from counterprobe.oracles import HistoryQuery, Query, Reply, Wrapper
 from counterprobe.run import Commit
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.run import Run
 from counterprobe.samplers import Sampler, build_sampler
 from counterprobe.samplers.base import fixed_batches
 from counterprobe.streams import STREAMS_VERSION, Streams
@@ -188,7 +188,7 @@ def try_budget(
     passed twice the threshold (twice, because rounding can be negative). The latter only when all
     factors are enumerated, so that nothing still to come can be negative; Monte Carlo terms can.
     """
-    run = Unmasking(law.oracle())
+    run = Run(law.oracle())
     told = sampler.informed_by(law)
     fixed = fixed_batches(told, run.view, streams.decisions)
     if fixed is None:

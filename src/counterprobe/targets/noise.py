@@ -97,7 +97,7 @@ class FrozenNoise(RowOracle):
     >>> import counterprobe as cp
     >>> law = cp.families.path(length=6)
     >>> noisy = cp.FrozenNoise(law.oracle(), radius=1e-4, seed=7)
-    >>> marginals = cp.Unmasking(noisy).do(cp.run.Preprocess())
+    >>> marginals = cp.run.Run(noisy).do(cp.run.Preprocess())
     >>> marginals.squared_hellinger(law.marginals()).max().round(5)
     np.float64(0.0001)
     >>> round(noisy.row_error, 4)

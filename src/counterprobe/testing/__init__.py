@@ -26,7 +26,7 @@ from counterprobe.testing.sampler_checks import SAMPLER_CHECKS as SAMPLER_CHECKS
 from counterprobe.testing.sampler_checks import check_sampler as check_sampler
 from counterprobe.testing.sampler_checks import check_stages as check_stages
 from counterprobe.testing.wrappers import CountingOracle as CountingOracle
-from counterprobe.testing.wrappers import ListingUnmasking as ListingUnmasking
+from counterprobe.testing.wrappers import ListingRun as ListingRun
 from counterprobe.testing.wrappers import PiecewiseOracle as PiecewiseOracle
 from counterprobe.testing.zoo import SEEN_BY as SEEN_BY
 from counterprobe.testing.zoo import BadOracle as BadOracle

@@ -9,7 +9,7 @@ import numpy as np
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.classes import TokenClasses
 from counterprobe.run.results import SampleResult, StopReason
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.run import Run
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
@@ -121,7 +121,7 @@ def attempt(sampler: Sampler, law: Law) -> tuple[Sampler | None, SampleResult | 
     oracle = CountingOracle(law.oracle(), trusted=True)
     try:
         told = sampler.informed_by(law)
-        result = told(Unmasking(oracle), STREAMS)
+        result = told(Run(oracle), STREAMS)
     except ValueError as problem:
         if oracle.calls:
             raise

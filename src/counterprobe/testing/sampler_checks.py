@@ -1,7 +1,7 @@
 """What every sampler keeps to, whatever its rule.
 
 Each check takes a sampler and the laws to try it on. What a sampler must know about a law is
-taken from the law (``informed_by``). A law that it refuses before the first submission, by an
+taken from the law (``informed_by``). A law that it refuses before the first evaluation, by an
 infeasible result or a ``ValueError``, is passed over; at least one must work.
 """
 
@@ -15,10 +15,10 @@ import numpy as np
 
 from counterprobe.evaluation.output_law import draw_tree_law, exact_output_law
 from counterprobe.oracles import Oracle
-from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.results import SampleResult
+from counterprobe.run.run import Run
 from counterprobe.run.transcript import Level
-from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, fixed_batches
 from counterprobe.sampling import sample
 from counterprobe.states import MASK, fingerprint
@@ -38,8 +38,8 @@ from counterprobe.testing.cases import (
 )
 from counterprobe.testing.wrappers import (
     CountingOracle,
-    ListingUnmasking,
-    NotingUnmasking,
+    ListingRun,
+    NotingRun,
     PiecewiseOracle,
     asked_by_stage,
     first_other_stage,
@@ -66,7 +66,7 @@ def check_sampler(sampler: Sampler, laws: Laws = None) -> None:
 
 
 def _again(sampler: Sampler, oracle: Oracle, streams: Streams = STREAMS) -> SampleResult:
-    return sampler(Unmasking(oracle), streams)
+    return sampler(Run(oracle), streams)
 
 
 def _same(one: SampleResult, other: SampleResult) -> bool:
@@ -111,8 +111,8 @@ def check_remasking(sampler: Sampler, laws: Laws = None) -> None:
     for told, law, _ in cases(sampler, laws):
         given = np.full(law.length, MASK)
         given[1] = possible(law)[1]
-        result = told(Unmasking(law.oracle(), given=given), STREAMS)
-        if Right.REMASK not in told.rights:
+        result = told(Run(law.oracle(), given=given), STREAMS)
+        if Need.REMASK not in told.needs:
             require(result.undone == 0, sampler.name, "took commits back without the right")
         masked = [e.positions for e in result.transcript.events if e.operation == "remask"]
         committed = sum(len(batch) for batch in batches_made(result))
@@ -148,16 +148,16 @@ def check_ledger(sampler: Sampler, laws: Laws = None) -> None:
     for told, law, _ in cases(sampler, laws):
         for level in Level:
             oracle = CountingOracle(law.oracle())
-            result = told(Unmasking(oracle, record=level), STREAMS)
+            result = told(Run(oracle, record=level), STREAMS)
             ledger = result.ledger
             require(
-                (ledger.total, ledger.rows_read) == (oracle.states, oracle.rows_read),
+                (ledger.evaluations, ledger.rows_read) == (oracle.states, oracle.rows_read),
                 sampler.name,
-                f"charged {ledger.total} submissions and {ledger.rows_read} rows, asked for "
+                f"charged {ledger.evaluations} evaluations and {ledger.rows_read} rows, asked for "
                 f"{oracle.states} and {oracle.rows_read}",
             )
             # A stage may ask in several pieces, so calls only bound the depth.
-            require(ledger.depth <= oracle.calls, sampler.name, "more stages than calls")
+            require(ledger.stages <= oracle.calls, sampler.name, "more stages than calls")
             require(
                 result.transcript.replay() == ledger, sampler.name, "the transcript replays wrong"
             )
@@ -171,9 +171,9 @@ def check_stages(sampler: Sampler, laws: Laws = None) -> None:
     """
     for told, law, _ in cases(sampler, laws):
         plain, listed = CountingOracle(law.oracle()), CountingOracle(law.oracle())
-        result = told(Unmasking(plain), STREAMS)
+        result = told(Run(plain), STREAMS)
         try:
-            again = told(ListingUnmasking(listed), STREAMS)
+            again = told(ListingRun(listed), STREAMS)
         except Exception as problem:
             raise ConformanceError(
                 f"{sampler.name}: cannot list the requests of a stage before its first reply "
@@ -191,49 +191,51 @@ def check_stages(sampler: Sampler, laws: Laws = None) -> None:
         )
 
 
-def check_rights(sampler: Sampler, laws: Laws = None) -> None:
+def check_needs(sampler: Sampler, laws: Laws = None) -> None:
     """Require that a rule yields what it declares, and that selecting can be paid for by a probe.
 
     A rule that may probe, read attention or mask again need not do so in every run; everything
     else that is declared is used.
     """
-    for told, law, with_rights in cases(sampler, laws):
-        needless = Right.PROBE | Right.ATTENTION | Right.REMASK
-        noting = NotingUnmasking(law.oracle())
+    for told, law, selecting in cases(sampler, laws):
+        needless = Need.PROBE | Need.ATTENTION | Need.REMASK
+        noting = NotingRun(law.oracle())
         told(noting, STREAMS)
-        for used in (noting.yielded, with_rights.rights | noting.yielded & ~Right.GRANTED):
+        for used in (noting.yielded, selecting.used | noting.yielded & ~Need.GRANTED):
             require(
-                used | (told.rights & needless) == told.rights,
+                used | (told.needs & needless) == told.needs,
                 sampler.name,
-                f"used {used.names()}, declared {told.rights.names()}",
+                f"used {used.names()}, declared {told.needs.names()}",
             )
-        selects = Right.SELECT_AFTER_REPLY in told.rights
-        selected = with_rights.ledger.selected_commits
+        selects = Need.SELECT in told.needs
+        selected = selecting.ledger.selected_commits
         require(
-            selected == (with_rights.ledger.commits if selects else 0),
+            selected == (selecting.ledger.commits if selects else 0),
             sampler.name,
             "every commit of a rule that selects after the reply must be counted as selected",
         )
-        needed = told.rights & Right.GRANTED & ~Right.SELECT_AFTER_REPLY
+        needed = told.needs & Need.GRANTED & ~Need.SELECT
         oracle = CountingOracle(law.oracle())
         if needed:
             try:
-                told(Unmasking(oracle, rights=Right.SELECT_AFTER_REPLY), STREAMS)
+                told(Run(oracle, allowed=Need.SELECT), STREAMS)
             except ValueError:
                 require(oracle.calls == 0, sampler.name, "asked before it missed its right")
             else:
                 raise ConformanceError(f"{sampler.name}: ran without {needed.names()}")
-        without = told(Unmasking(oracle, rights=needed), STREAMS)
+        without = told(Run(oracle, allowed=needed), STREAMS)
         require(
-            np.array_equal(without.tokens, with_rights.tokens),  # type: ignore[arg-type]
+            np.array_equal(without.tokens, selecting.tokens),  # type: ignore[arg-type]
             sampler.name,
             "drew other tokens without the right to select after the reply",
         )
         require(
-            without.ledger.total == with_rights.ledger.total_without_rights == oracle.states
-            and without.ledger.depth == with_rights.ledger.depth_without_rights,
+            without.ledger.evaluations
+            == selecting.ledger.evaluations_without_selection
+            == oracle.states
+            and without.ledger.stages == selecting.ledger.stages_without_selection,
             sampler.name,
-            "without the right each selected commit must cost one submission and one stage more",
+            "without the right each selected commit must cost one evaluation and one stage more",
         )
         require(without.transcript.replay() == without.ledger, sampler.name, "replays wrong")
 
@@ -255,7 +257,7 @@ def check_seeds(sampler: Sampler, laws: Laws = None) -> None:
         sampler.name,
         "another commit seed drew the same 24 tokens",
     )
-    next_one = told(Unmasking(target.oracle(), sequence=1), STREAMS)
+    next_one = told(Run(target.oracle(), sequence=1), STREAMS)
     require(
         not np.array_equal(first.tokens, next_one.tokens),  # type: ignore[arg-type]
         sampler.name,
@@ -270,16 +272,16 @@ def check_decisions(sampler: Sampler, laws: Laws = None) -> None:
     declare it.
     """
     for told, law, _ in cases(sampler, laws):
-        if told.rights & (Right.COMMIT_CANDIDATES | Right.VERIFY):
+        if told.needs & (Need.CANDIDATES | Need.VERIFY):
             continue
         given = np.full(law.length, MASK)
         given[1] = possible(law)[1]
         first = {
-            tuple(batches_made(told(Unmasking(law.oracle(), given=given), Streams(21, seed)))[0])
+            tuple(batches_made(told(Run(law.oracle(), given=given), Streams(21, seed)))[0])
             for seed in range(6)
         }
         require(len(first) == 1, sampler.name, "its first batch depends on the commit seed")
-        if fixed_batches(told, Unmasking(law.oracle()).view, STREAMS.decisions) is None:
+        if fixed_batches(told, Run(law.oracle()).view, STREAMS.decisions) is None:
             continue
         rounds = {
             tuple(_again(told, law.oracle(), Streams(21, seed)).round_of_position)
@@ -300,12 +302,12 @@ def check_batch_invariance(sampler: Sampler, laws: Laws = None) -> None:
 
 
 def check_given_context(sampler: Sampler, laws: Laws = None) -> None:
-    """Require that context is kept, costs nothing and is never masked in a submission."""
+    """Require that context is kept, costs nothing and is never masked in an evaluation."""
     for told, law, _ in cases(sampler, laws):
         given = np.full(law.length, MASK)
         given[[0, 2]] = possible(law)[[0, 2]]
         oracle = CountingOracle(law.oracle())
-        result = told(Unmasking(oracle, given=given), STREAMS)
+        result = told(Run(oracle, given=given), STREAMS)
         assert result.tokens is not None
         known = given != MASK
         kept = np.array_equal(result.tokens[known], given[known])
@@ -317,11 +319,11 @@ def check_given_context(sampler: Sampler, laws: Laws = None) -> None:
 
 
 def check_complete_input(sampler: Sampler, laws: Laws = None) -> None:
-    """Require that an input with nothing masked comes back without a submission."""
+    """Require that an input with nothing masked comes back without an evaluation."""
     for told, law, _ in cases(sampler, laws):
         given = possible(law)
         oracle = CountingOracle(law.oracle())
-        result = told(Unmasking(oracle, given=given), STREAMS)
+        result = told(Run(oracle, given=given), STREAMS)
         free = result.ledger == Ledger() and oracle.calls == 0
         require(free, sampler.name, "charged for a complete input")
         require(
@@ -337,13 +339,13 @@ def check_side_by_side(sampler: Sampler, laws: Laws = None) -> None:
         oracle = CountingOracle(law.oracle())
         together = sample(oracle, told, 3, seed=STREAMS, orders="shared", progress=False)
         require(
-            (together.ledger.total, together.ledger.rows_read)
+            (together.ledger.evaluations, together.ledger.rows_read)
             == (oracle.states, oracle.rows_read),
             sampler.name,
             "sequences side by side are charged wrong",
         )
         for k, result in enumerate(together.results):
-            alone = told(Unmasking(law.oracle(), sequence=k), STREAMS)
+            alone = told(Run(law.oracle(), sequence=k), STREAMS)
             require(_same(result, alone), sampler.name, f"sequence {k} differs beside others")
 
 
@@ -367,10 +369,10 @@ def check_exactness(sampler: Sampler, laws: Laws = None) -> None:
     Small laws of its own are used, whatever ``laws`` says. Rules that verify have no end of ways
     to draw: a few hundred draws are judged instead, which shows what is grossly wrong.
     """
-    if Right.VERIFY in sampler.rights:
+    if Need.VERIFY in sampler.needs:
         _check_draws(sampler)
         return
-    commits_candidates = Right.COMMIT_CANDIDATES in sampler.rights
+    commits_candidates = Need.CANDIDATES in sampler.needs
     for law in tiny_laws(3 if commits_candidates else 4):
         told = attempt(sampler, law)[0]
         if told is None or not told.exact_for(law.length):
@@ -399,7 +401,7 @@ def _check_draws(sampler: Sampler) -> None:
         target = np.exp(law.log_prob(np.indices((2,) * 3).reshape(3, -1).T))
         counts = np.zeros(8)
         for k in range(NUM_DRAWS):
-            run = Unmasking(oracle.declaring(trusted=True), sequence=k)
+            run = Run(oracle.declaring(trusted=True), sequence=k)
             tokens = told(run, Streams(k, 5)).tokens
             counts[np.ravel_multi_index(tuple(tokens), (2,) * 3)] += 1  # type: ignore[arg-type]
         surprise = float(((counts - NUM_DRAWS * target) ** 2 / (NUM_DRAWS * target)).sum())
@@ -417,7 +419,7 @@ SAMPLER_CHECKS: tuple[SamplerCheck, ...] = (
     check_progress,
     check_ledger,
     check_stages,
-    check_rights,
+    check_needs,
     check_seeds,
     check_decisions,
     check_batch_invariance,

@@ -21,7 +21,7 @@ from counterprobe.oracles import (
 )
 from counterprobe.rows import concatenate
 from counterprobe.run.driver import Asking
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import (
     Commit,
     Draft,
@@ -34,13 +34,13 @@ from counterprobe.run.requests import (
     Stream,
     Verify,
 )
+from counterprobe.run.run import Run
 from counterprobe.run.transcript import Transcript
-from counterprobe.run.unmasking import Unmasking
 
 __all__ = [
     "CountingOracle",
-    "ListingUnmasking",
-    "NotingUnmasking",
+    "ListingRun",
+    "NotingRun",
     "PiecewiseOracle",
     "Stage",
     "asked_by_stage",
@@ -135,7 +135,7 @@ def copied(readouts: Readouts) -> Readouts:
 # ----- Stages ------------------------------------------------------------------------------
 
 
-class ListingUnmasking(Unmasking):
+class ListingRun(Run):
     """A run that lists the probes of each stage completely before it asks the oracle anything.
 
     Copies are submitted: an array that a reply changes later is not fixed before the stage either.
@@ -148,16 +148,16 @@ class ListingUnmasking(Unmasking):
         return super().perform(request)
 
 
-class NotingUnmasking(Unmasking):
+class NotingRun(Run):
     """A run that notes what a rule yields.
 
     Attributes
     ----------
-    yielded : Right
+    yielded : Need
         What the requests so far need.
     """
 
-    yielded = Right.NONE
+    yielded = Need.NONE
 
     def perform(self, request: Request) -> Asking[Any]:
         """Note what a request needs, then answer it."""
@@ -165,21 +165,21 @@ class NotingUnmasking(Unmasking):
         return super().perform(request)
 
 
-def _needed(request: Request) -> Right:
+def _needed(request: Request) -> Need:
     match request:
         case Probe() | Stream():
-            return Right.PROBE
+            return Need.PROBE
         case Read(attention=layers) if layers is not None:
-            return Right.ATTENTION
+            return Need.ATTENTION
         case Commit(reading=reading) if reading is not None:
-            return Right.SELECT_AFTER_REPLY
+            return Need.SELECT
         case Draft() | Keep():
-            return Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES
+            return Need.SELECT | Need.CANDIDATES
         case Noise() | Verify():
-            return Right.VERIFY
+            return Need.VERIFY
         case Remask():
-            return Right.REMASK
-    return Right.NONE
+            return Need.REMASK
+    return Need.NONE
 
 
 def _copied(probe: Probe) -> Probe:
@@ -206,7 +206,7 @@ def asked_by_stage(oracle: CountingOracle, transcript: Transcript) -> list[Stage
     for event in transcript.events:
         asked = []
         submitted = 0
-        while submitted < event.submissions:
+        while submitted < event.evaluations:
             states, readouts = next(calls)
             submitted += len(states)
             read = readouts.state_index.tobytes(), readouts.position.tobytes()

@@ -165,7 +165,7 @@ def bad_oracles() -> dict[str, Callable[..., BadOracle]]:
     >>> import counterprobe as cp
     from counterprobe.run import Probe
     >>> from counterprobe.testing import bad_oracles
-    >>> run = cp.Unmasking(bad_oracles()["unnormalised"]())
+    >>> run = cp.run.Run(bad_oracles()["unnormalised"]())
     >>> try:
     ...     run.do(Probe(run.state, [0, 3])).rows
     ... except cp.OracleError as problem:

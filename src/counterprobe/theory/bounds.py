@@ -1,6 +1,6 @@
 """What the guarantee costs: caps, feasibility, and the cutoffs and sizes at which it pays.
 
-``resource_caps`` counts every path's submissions for given public parameters; feasibility is
+``resource_caps`` counts every path's evaluations for given public parameters; feasibility is
 answered twice, by the sufficient lemma ("A finite design condition") and directly from the
 threshold grid. What no algorithm can avoid stands in ``lower.py`` and is exported here too.
 Nothing here looks at a target.
@@ -118,15 +118,15 @@ class ResourceCaps:
 
     Attributes
     ----------
-    columns, probes, commits, depth, total : int
+    columns, probes, commits, stages, evaluations : int
         ``total = 1 + probes + commits``.
     """
 
     columns: int
     probes: int
     commits: int
-    depth: int
-    total: int
+    stages: int
+    evaluations: int
 
 
 def resource_caps(public: Calibration, columns: int) -> ResourceCaps:
@@ -138,8 +138,8 @@ def resource_caps(public: Calibration, columns: int) -> ResourceCaps:
         columns=columns,
         probes=probes,
         commits=public.round_cap,
-        depth=1 + public.round_cap + public.screen_cap,
-        total=1 + probes + public.round_cap,
+        stages=1 + public.round_cap + public.screen_cap,
+        evaluations=1 + probes + public.round_cap,
     )
 
 
@@ -160,7 +160,7 @@ def separation_chance(num_colors: int, degree_cutoff: int) -> float:
 
 
 def tight_calibration(public: Calibration) -> Calibration:
-    """Choose the colors and colorings that minimise submissions under the exact binomial tail.
+    """Choose the colors and colorings that minimise evaluations under the exact binomial tail.
 
     The guarantee is the same: over all screens and ordered pairs, the chance that some pair is
     not separated by a strict majority stays within the failure budget. Only Hoeffding's
@@ -217,7 +217,9 @@ def cheapest_cutoff(
     while cutoff <= public.length - 1:
         grid.append(public.with_cutoff(int(cutoff)))
         cutoff = max(cutoff * 1.1, cutoff + 1)
-    return min(grid, key=lambda here: guarantee_caps(here, rank_exponent, tight=tight)[1].total)
+    return min(
+        grid, key=lambda here: guarantee_caps(here, rank_exponent, tight=tight)[1].evaluations
+    )
 
 
 def guarantee_caps(
@@ -283,7 +285,7 @@ def crossing_length(
             chosen, _ = balanced_cutoff(length, public.edge_signal, rank_exponent)
             public = public.with_cutoff(chosen)
         caps = guarantee_caps(public, rank_exponent, tight=tight)[1]
-        return feasibility(public).directly and caps.total < length
+        return feasibility(public).directly and caps.evaluations < length
 
     top = math.log10(largest)
     if not pays(top):

@@ -5,7 +5,7 @@ paper's formula (``parameters.coloring_count``) is a Chernoff bound with room to
 tails are summed exactly.
 
 For one run, of which nothing is known but its length, :func:`cheapest_votes` bounds the chance of
-losing an edge whatever the degrees are, and weighs submissions against false edges.
+losing an edge whatever the degrees are, and weighs evaluations against false edges.
 
 The candidates of a study's grid should differ in cost, not in luck, so their number of colorings
 follows from a stated chance of losing any edge (:func:`enough_votes`). Let every position have at
@@ -68,7 +68,7 @@ class Votes:
 
 
 def states_of_coloring(num_colors: int, num_columns: int, *, shares_filler: bool) -> int:
-    """Return the submissions of one coloring when every color is occupied.
+    """Return the evaluations of one coloring when every color is occupied.
 
     Each color is read while each other color shows each column. Where one column is the filler,
     it looks the same for every source color and is submitted once per readout color.
@@ -90,13 +90,13 @@ def cheapest_votes(
     num_colors: int | None = None,
     majority_fraction: float | None = None,
 ) -> Votes:
-    """Return the colors, colorings and majority that are expected to cost the fewest submissions.
+    """Return the colors, colorings and majority that are expected to cost the fewest evaluations.
 
     An edge is seen under a coloring when its ends differ in color, with chance ``1 - 1/p``; it is
     lost when at most ``beaten`` colorings see it. The union over N edges must not exceed
     ``SCREEN_FAILURE``, whatever the degrees are. Degrees bear on the cost alone: a pair of
     strangers that win at each other is a false edge, which closes at most one cycle and so costs
-    one commit at most. The submissions of a screen, and the false edges expected among N
+    one commit at most. The evaluations of a screen, and the false edges expected among N
     positions of degree ``TYPICAL_DEGREE``, are added, and the smallest sum is taken.
 
     Parameters

@@ -53,8 +53,8 @@ class Guarantee:
 
     @property
     def pays(self) -> bool:
-        """Whether it is feasible and its total is below one submission per position."""
-        return self.feasible.directly and self.caps.total < self.public.length
+        """Whether it is feasible and its total is below one evaluation per position."""
+        return self.feasible.directly and self.caps.evaluations < self.public.length
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""

@@ -80,7 +80,7 @@ class Recorder:
     >>> with cp.trace.Recorder(file) as recorder:
     ...     batch = cp.sample(law.oracle(), "compressed", on_event=recorder, progress=False)
     >>> trace = cp.trace.load_trace(file)
-    >>> trace.end["ledger"]["total"] == batch.ledger.total
+    >>> trace.end["ledger"]["evaluations"] == batch.ledger.evaluations
     True
     """
 
@@ -195,7 +195,7 @@ class Recorder:
             told["positions"] = pack(readouts.position)
             details = summarise(rows)
         elif event.operation == "probe":
-            told |= {"purpose": self._purpose or "probe", "count": event.submissions}
+            told |= {"purpose": self._purpose or "probe", "count": event.evaluations}
             details = self._probed()
         elif event.operation == "remask":
             told["positions"] = pack(event.positions)
@@ -297,7 +297,7 @@ class Recorder:
             "stop": str(result.stop),
             "reason": result.reason,
             "seconds": round(result.seconds, 4),
-            "rights": result.rights.names(),
+            "used": result.used.names(),
             "tokens": pack(result.state),
             "notes": list(result.notes),
             **self._measured,
@@ -361,6 +361,6 @@ def _account(ledger: Ledger) -> list[int]:
         ledger.preprocessing,
         ledger.probes,
         ledger.commits,
-        ledger.depth,
+        ledger.stages,
         ledger.rows_read,
     ]

@@ -16,7 +16,7 @@ from counterprobe.trace.document import Trace
 
 __all__ = ["Replay", "replay", "summary"]
 
-COUNTS = ("preprocessing", "probes", "commits", "depth", "rows_read")
+COUNTS = ("preprocessing", "probes", "commits", "stages", "rows_read")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +104,7 @@ def summary(trace: Trace) -> dict[str, Any]:
         "n": header["length"],
         "vocab": header["vocab_size"],
         **followed.ledger,
-        "total": sum(followed.ledger[key] for key in ("preprocessing", "probes", "commits")),
+        "evaluations": sum(followed.ledger[key] for key in ("preprocessing", "probes", "commits")),
         "beside": {k: n for part in parts for k, n in part.items() if type(n) is int},
         "edges": len(followed.edges),
         "committed": int((followed.round_of_position >= 0).sum()),

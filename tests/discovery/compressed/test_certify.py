@@ -19,7 +19,7 @@ from screens import Screen
 
 def findings_of(oracle: cp.Oracle, seed: int = 1, **settings: object):
     """Run a screen."""
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     decisions = cp.Streams.from_seed(seed).decisions
     return run.call(compressed_screen, decisions, CompressedSettings(**settings))
 
@@ -59,7 +59,7 @@ def test_a_hidden_topic_is_kept(kind: str, length: int) -> None:
     # All probes may look settled, or next to all; whatever is committed together is independent.
     for seed in range(2):
         topic = TOPICS[kind](length, seed)
-        result = Compressed(fallback=True)(cp.Unmasking(topic), cp.Streams.from_seed(seed))
+        result = Compressed(fallback=True)(cp.run.Run(topic), cp.Streams.from_seed(seed))
         assert product_to_joint(topic, result) == pytest.approx(0.0, abs=1e-4)
 
 
@@ -70,13 +70,13 @@ def test_a_hidden_topic_among_many_positions_is_refuted(kind: str) -> None:
     # Once enough is known to tell the topic, the rest is independent and may stand.
     assert found.num_refuted > 64
     assert "where commits happen" in found.reason
-    result = Compressed(fallback=True)(cp.Unmasking(topic), cp.Streams.from_seed(1))
+    result = Compressed(fallback=True)(cp.run.Run(topic), cp.Streams.from_seed(1))
     assert product_to_joint(topic, result) == pytest.approx(0.0, abs=1e-4)
 
 
 def test_a_hidden_topic_is_sampled_singly_and_said_so() -> None:
     topic = HiddenTopic.concentrated(64, 1)
-    result = Compressed(fallback=True)(cp.Unmasking(topic), cp.Streams(1, 2))
+    result = Compressed(fallback=True)(cp.run.Run(topic), cp.Streams(1, 2))
     assert result.ledger.commits == 64
     assert any("committed singly" in note for note in result.notes)
 
@@ -113,7 +113,7 @@ def test_context_is_part_of_the_comparison() -> None:
     law = cp.families.path(length=120, target_seed=196)
     given = np.full(120, cp.MASK)
     given[[3, 40, 41, 90]] = [0, 1, 5, 0]
-    run = cp.Unmasking(law.oracle(), given=given)
+    run = cp.run.Run(law.oracle(), given=given)
     found = run.call(compressed_screen, cp.Streams.from_seed(1).decisions, CompressedSettings())
     assert found.num_compared == 116
     assert found.num_refuted == 0
@@ -133,7 +133,7 @@ def test_a_loop_is_compared_once_it_is_cut() -> None:
 def test_the_rehearsals_have_a_reserve_in_a_tight_budget() -> None:
     law = cp.families.path(length=100, target_seed=196)
     for most in (90, 100, 110, 120):
-        run = cp.Unmasking(law.oracle())
+        run = cp.run.Run(law.oracle())
         settings = CompressedSettings(max_probes=most)
         found = run.call(compressed_screen, cp.Streams.from_seed(1).decisions, settings)
         assert run.ledger.probes <= most
@@ -150,7 +150,7 @@ LENGTH = 24
 @pytest.fixture
 def found(classed_law) -> Neighbourhoods:
     """Return what a screen found of a law with three kinds of components."""
-    run = cp.Unmasking(classed_law(EDGES, LENGTH).oracle())
+    run = cp.run.Run(classed_law(EDGES, LENGTH).oracle())
     screen = Screen(run)
     screen.now(screen.discover())
     assert screen.knowledge.is_resolved.all()
@@ -245,7 +245,7 @@ def test_rehearsed_values_are_drawn_from_the_fitted_terms() -> None:
     law = cp.ForestLaw(
         np.ones((3, 3)), [[0, 1]], np.eye(3) + 1e-4, classes=cp.classes.TokenClasses.identity(3, 3)
     )
-    run = cp.Unmasking(law.oracle())
+    run = cp.run.Run(law.oracle())
     screen = Screen(run)
     screen.now(screen.discover())
     certificate = Certificate(screen.found)
@@ -266,7 +266,7 @@ def refuted(oracle: cp.Oracle, edges: np.ndarray, seed: int) -> np.ndarray:
     """Rehearse a structure that is given, right or wrong; return what is refuted."""
     layers = list(centroid_layers(oracle.length, edges))
     rehearsal = LayeredRehearsal(edges, layers, 0.01, 1e-6)
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     context, rng = np.zeros(oracle.length, np.int32), np.random.default_rng(seed)
     found = run.alone(run.follow(rehearsal(context, rng)))
     assert run.ledger.probes == rehearsal.cost
@@ -321,7 +321,7 @@ def test_what_is_right_stands() -> None:
 def test_one_position_a_layer_costs_its_rows_alone() -> None:
     law = cp.families.path(7, target_seed=1)
     rehearsal = LayeredRehearsal(NONE, [np.array([k]) for k in range(7)], 0.01, 1e-6)
-    run = cp.Unmasking(law.oracle())
+    run = cp.run.Run(law.oracle())
     rehearsing = rehearsal(np.zeros(7, np.int32), np.random.default_rng(0))
     assert not run.alone(run.follow(rehearsing)).any()
     assert run.ledger.probes == rehearsal.cost == 7

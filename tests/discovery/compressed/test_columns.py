@@ -270,7 +270,7 @@ def test_classed_rows_need_no_more_bank_tokens_than_classes():
 
 def test_the_candidates_of_the_hard_family_keep_their_columns():
     law = cp.families.hard_matching(16, target_seed=3)
-    run = cp.Unmasking(law.oracle())
+    run = cp.run.Run(law.oracle())
     rows = run.do(Preprocess())
     usual, threshold = default_thresholds(rows, run.row_error)
     assert threshold == usual == 4 / 2048

@@ -15,7 +15,7 @@ from counterprobe.targets import forests
 
 
 def screen(oracle: cp.Oracle, **settings: object) -> tuple[Findings, cp.Ledger]:
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     decisions = cp.Streams.from_seed(1).decisions
     return run.call(compressed_screen, decisions, CompressedSettings(**settings)), run.ledger
 
@@ -69,12 +69,14 @@ def dense(law: cp.ForestLaw, **options: object) -> cp.CallableOracle:
 
 def test_a_path_over_fifty_thousand_tokens_is_found_by_default():
     law = falling_path(200, 50_000)
-    result = Compressed()(cp.Unmasking(law.oracle()), cp.Streams.from_seed(1))
+    result = Compressed()(cp.run.Run(law.oracle()), cp.Streams.from_seed(1))
     assert result.stop is cp.StopReason.COMPLETED
     findings = result.diagnostics.findings
     assert findings.is_resolved.all()
     assert findings.num_choices <= 6
-    assert result.ledger.total < 260  # the floor 4/V left some 900 columns, and nothing resolved
+    assert (
+        result.ledger.evaluations < 260
+    )  # the floor 4/V left some 900 columns, and nothing resolved
     assert cp.evaluation.batch_kl(law, result).value == 0.0
     assert findings.usual_threshold == 4 / 50_000 < findings.bank_threshold
     assert any("bank threshold was raised from 8e-05 to" in note for note in result.notes)
@@ -157,11 +159,11 @@ def test_what_was_never_fitted_has_no_misfit():
     law = cp.families.path(40, target_seed=196)
     given = np.full(40, cp.MASK)
     given[:10] = 1
-    run = cp.Unmasking(law.oracle(), given=given)
+    run = cp.run.Run(law.oracle(), given=given)
     findings = run.call(compressed_screen, cp.Streams.from_seed(1).decisions, CompressedSettings())
     assert np.isnan(findings.misfit[:10]).all()
     assert (findings.misfit[10:] < 1e-9).all()
-    alone = cp.Unmasking(cp.families.path(2).oracle(), given=[cp.MASK, 1])
+    alone = cp.run.Run(cp.families.path(2).oracle(), given=[cp.MASK, 1])
     nothing = alone.call(
         compressed_screen, cp.Streams.from_seed(1).decisions, CompressedSettings()
     )
@@ -174,7 +176,7 @@ def test_what_was_never_fitted_has_no_misfit():
 def test_a_run_that_drew_nothing_warns_and_says_what_to_try():
     law = cp.families.path(256, target_seed=196)
     noisy = cp.FrozenNoise.for_hellinger_radius(law.oracle(), 1e-3, seed=1, classes=law.classes)
-    run = cp.Unmasking(Redeclared(noisy, 1e-12))
+    run = cp.run.Run(Redeclared(noisy, 1e-12))
     with pytest.warns(
         cp.errors.InfeasibleWarning, match=r"compressed drew nothing after \d+ submiss"
     ):
@@ -182,7 +184,7 @@ def test_a_run_that_drew_nothing_warns_and_says_what_to_try():
     assert result.tokens is None
     assert result.stop is cp.StopReason.INFEASIBLE
     assert "nothing was submitted" not in result.stop.value
-    assert result.ledger.total > 0
+    assert result.ledger.evaluations > 0
     for remedy in ("row_error=", "fallback=True", "punt", "entropy-bounded"):
         assert remedy in result.reason
 

@@ -23,7 +23,7 @@ from screens import Screen
 
 def screened(oracle: cp.Oracle, method: str = "regression") -> tuple[Findings, Neighbourhoods]:
     """Run a screen; return what it found, and the neighbourhoods that regression fitted."""
-    screen = Screen(cp.Unmasking(oracle), method=method)
+    screen = Screen(cp.run.Run(oracle), method=method)
     return screen.now(screen.discover()), screen.found
 
 

@@ -171,7 +171,7 @@ def test_precision_follows_the_type_of_the_rows(numbers: type, least: float, mos
 
 def test_a_screen_that_stops_before_its_validation_still_keeps_every_position() -> None:
     law = cp.families.build("path", 200, 196)
-    run = cp.Unmasking(law.oracle())
+    run = cp.run.Run(law.oracle())
     settings = CompressedSettings(max_probes=30, first_batch=16)
     findings = run.call(compressed_screen, cp.Streams(1, 2).decisions, settings)
     assert all(report.purpose != "validate" for report in findings.batches)

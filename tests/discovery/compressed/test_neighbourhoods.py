@@ -528,7 +528,7 @@ def test_evidence_starts_again_when_a_hub_takes_over_more(classed_law, probing):
 
 def test_what_was_validated_is_not_pending_until_it_is_forgotten() -> None:
     law = cp.families.path(30, target_seed=1)
-    run = cp.Unmasking(law.oracle())
+    run = cp.run.Run(law.oracle())
     screen = Screen(run, method="regression")
     screen.now(screen.discover())
     validated = screen.validated

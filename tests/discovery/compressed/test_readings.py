@@ -135,7 +135,7 @@ def test_given_positions_have_no_rows(classed_law):
     law = classed_law(EDGES, LENGTH)
     given = np.full(LENGTH, cp.MASK)
     given[[2, 7]] = 1, 3
-    run = cp.Unmasking(law.oracle(), given=given)
+    run = cp.run.Run(law.oracle(), given=given)
     residual = run.residual
     rows = run.do(Preprocess())
     start, tokens = rows.above(0.0)

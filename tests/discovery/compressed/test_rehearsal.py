@@ -117,7 +117,7 @@ def test_what_is_assumed_is_one_sentence_everywhere() -> None:
     assert structure.summary()["assumption"] == structure.assumption == ASSUMPTION
     drawn = cp.sample(law.oracle(), structure, 2, seed=cp.Streams(1, 2))
     assert all(ASSUMPTION in result.notes for result in drawn.results)
-    result = cp.samplers.Compressed()(cp.Unmasking(law.oracle()), cp.Streams(1, 2))
+    result = cp.samplers.Compressed()(cp.run.Run(law.oracle()), cp.Streams(1, 2))
     assert ASSUMPTION in result.notes
 
 

@@ -14,7 +14,7 @@ from screens import Screen
 
 def screen(oracle: cp.Oracle, seed: int = 1, **settings: object) -> tuple[Findings, cp.Ledger]:
     """Run a screen with settings of its own."""
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     decisions = cp.Streams.from_seed(seed).decisions
     findings = run.call(compressed_screen, decisions, CompressedSettings(**settings))
     return findings, run.ledger
@@ -319,7 +319,7 @@ def test_two_positions_that_are_left_are_enough_to_find_their_edge(given: list[i
     length = 2 + len(given)
     law = cp.ForestLaw(np.ones((length, 3)), [[0, 1]], 1 + 2 * np.eye(3))
     context = np.array([cp.MASK, cp.MASK, *given])
-    run = cp.Unmasking(law.oracle(), given=context)
+    run = cp.run.Run(law.oracle(), given=context)
     findings = run.call(compressed_screen, cp.Streams.from_seed(1).decisions, CompressedSettings())
     assert pairs(findings.edges) == {(0, 1)}
     assert findings.is_resolved[:2].all()
@@ -367,7 +367,7 @@ RARE_TOKENS = [
 
 def assert_centres_are_safe(law: cp.ForestLaw, seed: int) -> None:
     """Whatever is committed together is independent."""
-    run = cp.Unmasking(law.oracle())
+    run = cp.run.Run(law.oracle())
     result = cp.samplers.Compressed(fallback=True)(run, cp.Streams.from_seed(seed))
     assert cp.evaluation.batch_kl(law, result).value == 0.0
     assert missed(law, result.diagnostics.findings) == set()
@@ -419,7 +419,7 @@ def test_two_groups_of_tokens_that_are_never_seen_together_are_no_evidence() -> 
         np.stack([np.where(same, 3.0, 1.0)] + [np.where(same, 1.0, np.exp(-40.0))] * 2),
     )
     for seed in range(3):
-        result = cp.samplers.Compressed()(cp.Unmasking(law.oracle()), cp.Streams.from_seed(seed))
+        result = cp.samplers.Compressed()(cp.run.Run(law.oracle()), cp.Streams.from_seed(seed))
         assert cp.evaluation.batch_kl(law, result).value == 0.0
         assert missed(law, result.diagnostics.findings) == set()
         assert result.diagnostics.findings.is_resolved[4:].all()
@@ -471,7 +471,7 @@ def test_noise_above_the_mass_of_rare_tokens_misleads_nobody() -> None:
 
 def until_resolved(law: cp.ForestLaw) -> Screen:
     """Run a screen up to the point where everything is resolved and nothing is validated."""
-    running = Screen(cp.Unmasking(law.oracle()))
+    running = Screen(cp.run.Run(law.oracle()))
     rng = running._generator()
     running.now(running._submit("first", rng.random((64, law.length)) < 0.33, rng))
     while not running.knowledge.is_resolved.all():
@@ -591,7 +591,7 @@ def test_given_positions_are_neither_varied_nor_read() -> None:
     law = cp.families.build("path", 200, 196)
     given = np.full(200, cp.MASK)
     given[law.edges[50]] = [0, 1]
-    run = cp.Unmasking(law.oracle(), given=given)
+    run = cp.run.Run(law.oracle(), given=given)
     findings = run.call(compressed_screen, cp.Streams.from_seed(1).decisions, CompressedSettings())
     known = set(law.edges[50].tolist())
     assert pairs(findings.edges) == {e for e in pairs(law.edges) if not known & set(e)}
@@ -612,7 +612,7 @@ def test_threads_and_batching_change_nothing(thread_limit) -> None:
 
 def test_one_token_depends_on_nothing(uniform_oracle) -> None:
     findings, ledger = screen(uniform_oracle(length=5, vocab_size=1))
-    assert ledger.total == 0
+    assert ledger.evaluations == 0
     assert findings.is_resolved.all()
     assert findings.edges.size == 0
 

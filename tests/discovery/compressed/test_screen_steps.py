@@ -13,7 +13,7 @@ def fresh_screen(
 ) -> Screen:
     """Return a screen that has read the all-mask rows and nothing else."""
     law = cp.families.build("path", 40, 196)
-    run = cp.Unmasking(law.oracle() if oracle is None else oracle, given=given)
+    run = cp.run.Run(law.oracle() if oracle is None else oracle, given=given)
     return Screen(run, **settings)
 
 
@@ -32,7 +32,7 @@ class Script:
 
 def test_requests_are_small_and_everything_is_reported(counted) -> None:
     oracle = counted(cp.families.build("path", 40, 196).oracle())
-    run = cp.Unmasking(oracle, record=cp.run.Level.STRUCTURE)
+    run = cp.run.Run(oracle, record=cp.run.Level.STRUCTURE)
     decisions = cp.Streams.from_seed(1).decisions
     findings = run.call(
         compressed_screen, decisions, CompressedSettings(first_batch=35, method="regression")
@@ -52,7 +52,7 @@ def test_requests_are_small_and_everything_is_reported(counted) -> None:
     assert set(findings.seconds) == {"probing", "ranking", "fitting"}
     assert min(findings.seconds.values()) > 0
     assert findings.num_choices == 3 and findings.num_compared == 40
-    run = cp.Unmasking(cp.families.build("path", 40, 196).oracle())
+    run = cp.run.Run(cp.families.build("path", 40, 196).oracle())
     quiet = run.call(
         compressed_screen, decisions, CompressedSettings(first_batch=35, method="regression")
     )
@@ -64,7 +64,7 @@ def test_the_first_batch_masks_at_its_rate_and_given_positions_never(counted) ->
     given[[3, 4]] = 1
     for rate in (0.1, 0.8):
         oracle = counted(cp.families.build("path", 40, 196).oracle())
-        run = cp.Unmasking(oracle, given=given)
+        run = cp.run.Run(oracle, given=given)
         settings = CompressedSettings(
             first_batch=200, max_probes=200, mask_rate=rate, method="regression"
         )

@@ -23,7 +23,7 @@ def context() -> FillerContext:
     marginals[3] = 0.7, 0.1, 0.1, 0.1
     oracle = cp.CallableOracle(lambda s: np.broadcast_to(marginals, (len(s), 5, 4)), 5, 4)
     state = np.array([cp.MASK, 3, cp.MASK, cp.MASK, 0], dtype=np.int32)
-    return FillerContext(state, cp.Unmasking(oracle, given=state).call(read_banks, 0.3, 0.0))
+    return FillerContext(state, cp.run.Run(oracle, given=state).call(read_banks, 0.3, 0.0))
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ SHARED = {"shared_by": 10**6}
 
 def run_with(filler, law, oracle=None, **settings):
     """Run the box with a filler of one's own; return the run and its report."""
-    run = cp.Unmasking(law.oracle() if oracle is None else oracle)
+    run = cp.run.Run(law.oracle() if oracle is None else oracle)
     run.begin(STREAMS)
     plan = Packed(**settings, **SHARED).setup(run.length, run.vocab_size, run.row_error)
     return run, run.call(run_packed, STREAMS.decisions, plan, filler=filler)
@@ -124,7 +124,7 @@ def test_filler_tokens_are_never_committed():
     oracle = cp.CallableOracle(
         lambda s: np.broadcast_to(marginals, (len(s), 6, 4)), 6, 4, trusted=True
     )
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     run.begin(STREAMS)
     plan = Packed(bank_threshold=0.2, **SHARED).setup(6, 4, oracle.row_error)
     run.call(run_packed, STREAMS.decisions, plan, filler=lambda c, r: np.full(6, 3))
@@ -144,7 +144,7 @@ def test_filler_randomness_is_its_own(star, counted):
                 draws.append(rng.random())
                 return context.banks.most_likely
 
-            run = cp.Unmasking(star.oracle(), record=cp.run.Level.STRUCTURE)
+            run = cp.run.Run(star.oracle(), record=cp.run.Level.STRUCTURE)
             run.begin(streams)
             plan = Packed(**SHARED).setup(run.length, run.vocab_size, run.row_error)
             run.call(run_packed, streams.decisions, plan, filler=filler)
@@ -157,7 +157,7 @@ def test_filler_randomness_is_its_own(star, counted):
 
 
 def test_a_bad_filler_stops_a_run_before_its_first_probe(star):
-    run = cp.Unmasking(star.oracle())
+    run = cp.run.Run(star.oracle())
     run.begin(STREAMS)
     plan = Packed(**SHARED).setup(run.length, run.vocab_size, run.row_error)
     with pytest.raises(ValueError, match="a filler must return 10 tokens"):
@@ -170,7 +170,7 @@ def rare_choices(threshold: float, marginals: list[float]) -> list[set[int]]:
     law = np.array([marginals, marginals[::-1]])
     size = len(marginals)
     oracle = cp.CallableOracle(lambda s: np.broadcast_to(law, (len(s), 2, size)), 2, size)
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     context = FillerContext(run.state, run.call(read_banks, threshold, 0.0))
     draws = [rare_filler(context, np.random.default_rng(k)) for k in range(200)]
     return [set(column.tolist()) for column in np.array(draws).T]
@@ -190,11 +190,9 @@ def test_rare_filler_falls_back_on_the_most_likely_token_where_nothing_is_left()
 
 def test_the_rare_filler_is_a_setting_of_the_tuned_sampler():
     law = cp.families.path(96, 5)
-    plain = Packed(num_colors=3, num_colorings=2)(cp.Unmasking(law.oracle()), STREAMS)
-    rare = Packed(num_colors=3, num_colorings=2, filler="rare")(
-        cp.Unmasking(law.oracle()), STREAMS
-    )
-    assert plain.ledger.total == rare.ledger.total
+    plain = Packed(num_colors=3, num_colorings=2)(cp.run.Run(law.oracle()), STREAMS)
+    rare = Packed(num_colors=3, num_colorings=2, filler="rare")(cp.run.Run(law.oracle()), STREAMS)
+    assert plain.ledger.evaluations == rare.ledger.evaluations
     assert rare.settings["filler"] == "rare"
     with pytest.raises(ValueError, match="filler must be one of most-likely, rare; got 'none'"):
         Packed(filler="none")

@@ -162,12 +162,12 @@ def test_chunks_of_the_example(example):
 def test_every_other_color_is_submitted_whether_occupied_or_not(example, counted):
     banks, colors, screen = example
     oracle = counted(nonsense(15, 4, 1))
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     filler = banks.most_likely
     run.call(packed_screen, screen, banks.columns(filler), filler, colors[None, :])
     # Eight chunks, three columns, 79 source colors.
     assert oracle.states == run.ledger.probes == 8 * 3 * 79 == 1896
-    assert run.ledger.depth == 1
+    assert run.ledger.stages == 1
     assert run.ledger.widest_stage == 1896
     assert oracle.rows_read == run.ledger.rows_read == 15 * 3 * 79
     # With two occupied colors beside the readout's own, 77 of 79 states of a column are alike.
@@ -178,12 +178,12 @@ def test_every_other_color_is_submitted_whether_occupied_or_not(example, counted
 def test_skipping_empty_colors_submits_the_occupied_ones_only(example, counted):
     banks, colors, screen = example
     oracle = counted(nonsense(15, 4, 1))
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     skipping = ScreenSettings(80, 1, 9, 2, 0.0, skip_empty_colors=True)
     filler = banks.most_likely
     rows = run.call(packed_screen, skipping, banks.columns(filler), filler, colors[None, :])
     assert oracle.states == run.ledger.probes == 8 * 3 * 2
-    whole = cp.Unmasking(nonsense(15, 4, 1)).call(
+    whole = cp.run.Run(nonsense(15, 4, 1)).call(
         packed_screen, screen, banks.columns(filler), filler, colors[None, :]
     )
     assert rows_by_position(rows) == rows_by_position(whole)  # an empty color has no votes
@@ -294,7 +294,7 @@ def test_a_whole_screen_submits_exactly_the_states_of_the_definition(skip, count
     history = np.array([cp.MASK, 2, cp.MASK, cp.MASK, cp.MASK, 0, cp.MASK, cp.MASK])
     residual = np.flatnonzero(history == cp.MASK)
     oracle = counted(nonsense(8, 3, 2))
-    run = cp.Unmasking(oracle, given=history)
+    run = cp.run.Run(oracle, given=history)
     banks = run.call(read_banks, 0.3, 0.0)
     filler = np.where(history == cp.MASK, rng.integers(3, size=8), history)
     columns = banks.columns(filler)
@@ -311,7 +311,7 @@ def test_a_whole_screen_submits_exactly_the_states_of_the_definition(skip, count
                 expected[state.tobytes()] += 1
     assert Counter(state.tobytes() for state in np.concatenate(oracle.seen)) == expected
     assert run.ledger.probes == expected.total()
-    assert run.ledger.depth == 2  # preprocessing and the screen
+    assert run.ledger.stages == 2  # preprocessing and the screen
     assert run.state.tolist() == history.tolist()  # nothing is committed
 
 
@@ -349,7 +349,7 @@ def check_against_plain(seed: int, **limits) -> int:
     history = np.where(
         rng.random(length) < 0.2, rng.integers(vocab_size, size=length), cp.MASK
     ).astype(np.int32)
-    run = cp.Unmasking(oracle, given=history)
+    run = cp.run.Run(oracle, given=history)
     columns = rng.integers(vocab_size, size=(int(rng.integers(1, 4)), length))
     filler = np.where(history == cp.MASK, rng.integers(vocab_size, size=length), history)
     screen = ScreenSettings(
@@ -397,7 +397,7 @@ def test_positions_of_one_color_never_vote_for_each_other(counted):
         settings = screen_of(
             num_colors=2, num_colorings=len(colors), majority_fraction=fraction, tv_cut=1e-9
         )
-        rows = cp.Unmasking(oracle).call(
+        rows = cp.run.Run(oracle).call(
             packed_screen, settings, columns, filler, np.array(colors, dtype=np.int32)
         )
         return rows_by_position(rows), oracle.states
@@ -426,10 +426,10 @@ def test_an_edge_needs_one_pair_of_columns_and_not_the_tail():
     columns, filler = np.array([[0, 0], [1, 1], [2, 2]]), np.array([0, 0])
     screen = screen_of(num_colors=2, num_colorings=1, tv_cut=0.15)
     colors = np.array([[0, 1]], dtype=np.int32)
-    rows = cp.Unmasking(oracle).call(packed_screen, screen, columns, filler, colors)
+    rows = cp.run.Run(oracle).call(packed_screen, screen, columns, filler, colors)
     assert rows_by_position(rows) == {0: [], 1: [0]}
     for missing in (0, 1):
-        rows = cp.Unmasking(oracle).call(
+        rows = cp.run.Run(oracle).call(
             packed_screen, screen, np.delete(columns, missing, axis=0), filler, colors
         )
         assert rows_by_position(rows) == {0: [], 1: []}
@@ -450,7 +450,7 @@ def test_overflowed_rows_and_the_selectors():
 
     def row(selector, cutoff=3):
         screen = screen_of(num_colors=6, num_colorings=3, degree_cutoff=cutoff)
-        rows = cp.Unmasking(oracle).call(packed_screen, screen, columns, filler, colors, selector)
+        rows = cp.run.Run(oracle).call(packed_screen, screen, columns, filler, colors, selector)
         assert rows.num_overflowed == (cutoff < 5)
         return rows.row(0).tolist()
 
@@ -472,7 +472,7 @@ def test_a_selector_sees_positions_not_indices():
         asked.append((readout, row.tolist()))
         return row[:cutoff]
 
-    run = cp.Unmasking(law.oracle(), given=given)
+    run = cp.run.Run(law.oracle(), given=given)
     banks = run.call(read_banks, 0.1, 0.0)
     colors = np.arange(6, dtype=np.int32)[None, :]
     screen = screen_of(num_colors=6, num_colorings=1, degree_cutoff=2, tv_cut=1e-9)
@@ -484,18 +484,18 @@ def test_a_selector_sees_positions_not_indices():
 
 def test_without_columns_nothing_is_submitted(counted):
     oracle = counted(nonsense(5, 3, 1))
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     filler = np.zeros(5, dtype=np.int64)
     screen = screen_of(num_colors=4, num_colorings=3)
     colors = draw_colorings(3, 4, 5, np.random.default_rng(1))
     rows = run.call(packed_screen, screen, np.empty((0, 5), dtype=np.int64), filler, colors)
     assert rows_by_position(rows) == {j: [] for j in range(5)}
-    assert oracle.states == run.ledger.total == run.ledger.depth == 0
+    assert oracle.states == run.ledger.evaluations == run.ledger.stages == 0
 
 
 def test_nothing_residual_nothing_submitted(counted):
     oracle = counted(nonsense(4, 3, 1))
-    run = cp.Unmasking(oracle, given=np.zeros(4, dtype=np.int64))
+    run = cp.run.Run(oracle, given=np.zeros(4, dtype=np.int64))
     screen = screen_of(num_colors=4, num_colorings=3)
     colors = draw_colorings(3, 4, 4, np.random.default_rng(1))
     columns, filler = np.ones((2, 4), dtype=np.int64), np.zeros(4, dtype=np.int64)
@@ -508,7 +508,7 @@ def test_how_states_are_grouped_changes_nothing(monkeypatch):
     found = []
     for at_once in (1, 7, 64, 10_000):
         monkeypatch.setattr(packed, "STATES_AT_ONCE", at_once)
-        run = cp.Unmasking(law.oracle())
+        run = cp.run.Run(law.oracle())
         banks = run.call(read_banks, 0.05, 0.0)
         colors = draw_colorings(9, 8, 40, np.random.default_rng(4))
         screen = screen_of(num_colors=8, num_colorings=9, chunk_size=3, tv_cut=1e-9)
@@ -640,12 +640,12 @@ def test_probe_states_follow_the_definition_position_by_position() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_shared_filler_saves_submissions_and_changes_no_vote(seed, counted):
+def test_a_shared_filler_saves_evaluations_and_changes_no_vote(seed, counted):
     law = cp.families.random_recursive_tree(40, target_seed=seed)
     found, asked = [], []
     for is_shared in (False, True):
         oracle = counted(law.oracle())
-        run = cp.Unmasking(oracle)
+        run = cp.run.Run(oracle)
         banks = run.call(read_banks, 4 / law.vocab_size, 0.0)
         columns = banks.columns(banks.most_likely, filler_first=True)
         assert (columns[0] == banks.most_likely).all()
@@ -656,7 +656,7 @@ def test_a_shared_filler_saves_submissions_and_changes_no_vote(seed, counted):
         rows = run.call(packed_screen, settings, columns, banks.most_likely, colors)
         found.append((rows.source.tolist(), rows.candidates.votes.tolist()))
         asked.append(run.ledger.probes)
-        assert run.ledger.probes == settings.submissions(len(columns))
+        assert run.ledger.probes == settings.evaluations(len(columns))
     assert found[0] == found[1]
     assert asked == [12 * 5 * 4 * 3, 12 * 5 * (1 + 4 * 2)]
 
@@ -665,7 +665,7 @@ def test_a_filler_that_no_column_shows_is_not_shared():
     law = cp.families.path(20, target_seed=1)
     probes = []
     for is_shared in (False, True):
-        run = cp.Unmasking(law.oracle())
+        run = cp.run.Run(law.oracle())
         banks = run.call(read_banks, 4 / law.vocab_size, 0.0)
         filler = np.full(20, 77)
         settings = ScreenSettings(5, 3, 8, 20, 0.0, share_filler=is_shared)

@@ -141,11 +141,11 @@ def test_a_rule_that_overwrites_its_candidates_changes_only_its_copy():
 # ----- The transcript -------------------------------------------------------------------------
 
 
-def watched(seed: int) -> tuple[list, list, cp.Unmasking]:
+def watched(seed: int) -> tuple[list, list, cp.run.Run]:
     """Run the box on a path of 24 with few colors, and note what its selector and filler see."""
     law = cp.families.path(24, target_seed=seed)
     streams = cp.Streams(seed, 1)
-    run = cp.Unmasking(law.oracle(), record=Level.STRUCTURE)
+    run = cp.run.Run(law.oracle(), record=Level.STRUCTURE)
     run.begin(streams)
     plan = Packed(num_colors=4, num_colorings=5, degree_cutoff=2).setup(24, law.vocab_size, 0.0)
     seen, fillers = [], []
@@ -193,7 +193,7 @@ def test_a_selector_sees_the_past_and_this_screen_and_nothing_later():
 def test_a_selector_that_sees_the_transcript_is_held_to_the_contract():
     clique = cp.TableLaw(np.arange(1.0, 33).reshape((2,) * 5) ** 2)
     plan = Packed(num_colors=50, num_colorings=5, degree_cutoff=2, tv_cut=1e-9).setup(5, 2, 0.0)
-    run = cp.Unmasking(clique.oracle())
+    run = cp.run.Run(clique.oracle())
     run.begin(cp.Streams(1, 2))
     whole = SeesTranscript(lambda readout, row, votes, cutoff, transcript: row)
     with pytest.raises(ValueError, match="at most 2 candidates"):

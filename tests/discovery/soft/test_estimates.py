@@ -23,7 +23,7 @@ class CoolLaw(GroupedLaw):
 
 def screened(law, probes=96, seed=0):
     decisions = cp.Streams.from_seed(seed).decisions
-    return cp.Unmasking(law).call(soft_screen, decisions, SoftSettings(probes=probes))
+    return cp.run.Run(law).call(soft_screen, decisions, SoftSettings(probes=probes))
 
 
 def test_halves_share_the_probes_and_agree_on_what_is_strong():
@@ -79,7 +79,7 @@ def test_below_temperature_1_strengths_are_those_of_temperature_1_divided():
     assert there.estimated_kl == pytest.approx(here.estimated_kl / TEMPERATURE)
     assert there.uncovered == pytest.approx(here.uncovered / TEMPERATURE)
     # What the oracle is recognised by are its own rows.
-    assert cp.discovery.check_oracle(cold, CoolLaw([chain(5)] * 2)).total
+    assert cp.discovery.check_oracle(cold, CoolLaw([chain(5)] * 2)).evaluations
     with pytest.raises(StructureError):
         cp.discovery.check_oracle(cold, GroupedLaw([chain(5)] * 2))
 

@@ -41,7 +41,7 @@ def test_rows_of_any_precision_are_added_up_in_double() -> None:
 
 def test_classed_rows_are_kept_by_class() -> None:
     law = cp.families.path(length=4, target_seed=1)
-    rows = cp.Unmasking(law.oracle()).do(cp.run.Preprocess())
+    rows = cp.run.Run(law.oracle()).do(cp.run.Preprocess())
     coordinates = Coordinates(rows, np.arange(4), 4)
     np.testing.assert_allclose(coordinates.reduce(rows, np.arange(4)), rows.masses)
 
@@ -124,7 +124,7 @@ def test_a_vocabulary_of_many_thousands_is_possible() -> None:
             rows[told, here, states[told, there]] *= 50
         return rows / rows.sum(axis=2, keepdims=True)
 
-    run = cp.Unmasking(cp.CallableOracle(model, length=3, vocab_size=vocab_size))
+    run = cp.run.Run(cp.CallableOracle(model, length=3, vocab_size=vocab_size))
     found = run.call(soft_screen, cp.Streams(1, 0).decisions, SoftSettings(probes=48, first=48))
     assert found.edges.tolist() == [[0, 1]]
 
@@ -159,7 +159,7 @@ def test_a_large_vocabulary_is_ranked_as_a_small_one(monkeypatch: pytest.MonkeyP
 
 def test_classed_rows_show_one_token_of_each_class() -> None:
     law = cp.families.path(length=6, target_seed=1)
-    rows = cp.Unmasking(law.oracle()).do(cp.run.Preprocess())
+    rows = cp.run.Run(law.oracle()).do(cp.run.Preprocess())
     got = shown_tokens(rows, 3, 0.15)
     shown = law.classes.token_class[law.classes.kind[:, None], got.tokens]
     assert np.sort(shown, axis=1).tolist() == [[0, 1, 2]] * 6

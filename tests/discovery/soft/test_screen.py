@@ -20,13 +20,13 @@ KINDS = ["path", "tree", "stars"]
 def screen(
     oracle: cp.Oracle, seed: int = 1, given: NDArray[np.int32] | None = None, **settings: object
 ) -> SoftFindings:
-    run = cp.Unmasking(oracle, given=given)
+    run = cp.run.Run(oracle, given=given)
     found = run.call(soft_screen, cp.Streams(seed, 0).decisions, SoftSettings(**settings))
     check_shape(found, run)
     return found
 
 
-def check_shape(found: SoftFindings, run: cp.Unmasking) -> None:
+def check_shape(found: SoftFindings, run: cp.run.Run) -> None:
     """What holds of all findings."""
     length = run.length
     assert found.strength.shape == found.strength_se.shape == (length, length)
@@ -198,13 +198,13 @@ def test_batches_double_until_the_caller_has_enough() -> None:
         (SoftSettings(probes=8, first=10), []),
     ):
         asked.clear()
-        run = cp.Unmasking(law.oracle())
+        run = cp.run.Run(law.oracle())
         found = run.call(soft_screen, cp.Streams(1, 0).decisions, settings, is_enough=is_enough)
         assert asked == wanted
         probes = [batch.probes for batch in found.batches]
         assert probes == wanted + ([] if found.num_probes in wanted else [found.num_probes])
         assert (run.ledger.preprocessing, run.ledger.probes) == (1, found.num_probes)
-        assert run.ledger.depth == 1 + len(probes)
+        assert run.ledger.stages == 1 + len(probes)
 
 
 def test_given_context_stays_shown_and_is_not_a_source() -> None:
@@ -232,10 +232,10 @@ def test_a_copied_bit_has_one_bit_of_information() -> None:
 
 def test_one_position_costs_nothing() -> None:
     for law in (cp.TableLaw([0.3, 0.7]), cp.TableLaw(np.ones((1, 1, 1)))):
-        run = cp.Unmasking(law.oracle())
+        run = cp.run.Run(law.oracle())
         found = run.call(soft_screen, cp.Streams(1, 0).decisions, SoftSettings())
         check_shape(found, run)
-        assert run.ledger.total == 0 and len(found.edges) == 0
+        assert run.ledger.evaluations == 0 and len(found.edges) == 0
         assert found.sample is None
 
 

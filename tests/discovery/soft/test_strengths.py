@@ -259,7 +259,7 @@ def test_strengths_are_nats_of_conditional_information(
 ) -> None:
     law, edges = forest(kind, 11, length=32, vocab_size=8)
     law = cp.ForestLaw(law.unary, law.edges, law.pair**power)
-    found = cp.Unmasking(law.oracle()).call(
+    found = cp.run.Run(law.oracle()).call(
         soft_screen, cp.Streams(3, 0).decisions, SoftSettings(probes=128)
     )
     rng = np.random.default_rng(2)

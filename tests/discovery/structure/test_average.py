@@ -52,8 +52,8 @@ def test_it_is_masked_where_anyone_knows_and_recognised_by_the_first(law, three)
     assert mean.residual.tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9] and mean.given[3] == 0
     assert np.isnan(mean.strength[3]).all() and np.isnan(mean.moved[3])
     asked = cp.discovery.check_oracle(mean, law.oracle())
-    assert asked.total == len(three[1].sample_states)
-    assert mean.ledger.total == sum(one.ledger.total for one in three[1:])
+    assert asked.evaluations == len(three[1].sample_states)
+    assert mean.ledger.evaluations == sum(one.ledger.evaluations for one in three[1:])
     assert mean.num_probes == 2 * 48 and mean.about["contexts"] == 2
 
 

@@ -45,7 +45,7 @@ def test_true_edges_are_the_strongest_pairs(found, law):
     order = np.argsort(-upper, axis=None)[: len(law.edges)]
     strongest = {tuple(map(int, np.unravel_index(k, upper.shape))) for k in order}
     assert strongest == {tuple(sorted(edge)) for edge in law.edges.tolist()}
-    assert found.ledger.total == 97
+    assert found.ledger.evaluations == 97
     assert found.num_probes == 96
     assert (found.strength == found.strength.T).all()
     assert found.strength_se.shape == (16, 16)
@@ -65,7 +65,7 @@ def test_auto_turns_soft_when_nothing_is_certified_and_charges_both(law):
     found = cp.discover(lying, STREAMS)
     assert isinstance(found, SoftStructure)
     alone = cp.discover(lying, STREAMS, mode="soft")
-    assert found.ledger.total > alone.ledger.total
+    assert found.ledger.evaluations > alone.ledger.evaluations
     assert found.strength.tolist() == alone.strength.tolist()
 
 
@@ -91,7 +91,7 @@ def test_samples_follow_plans_of_their_groups_and_are_charged(found, oracle, cou
     asked = counted(oracle)
     drawn = cp.sample(asked, found, 10, seed=STREAMS, batches=4, orders=3)
     checked = cp.discovery.check_oracle(found, oracle)
-    assert drawn.ledger.total == asked.states == checked.total + 10 * 4
+    assert drawn.ledger.evaluations == asked.states == checked.evaluations + 10 * 4
     seeds = {result.streams.decision_seed for result in drawn.results}
     assert len(seeds) == 3
     for result in (drawn.results[0], drawn.results[9]):
@@ -120,7 +120,7 @@ def test_a_file_gives_the_structure_back(found, oracle, tmp_path):
         assert np.array_equal(again.strength, found.strength)
         assert np.array_equal(again.strength_se, found.strength_se)
         assert again.summary() == found.summary()
-        assert cp.discovery.check_oracle(again, oracle).total == len(found.sample_states)
+        assert cp.discovery.check_oracle(again, oracle).evaluations == len(found.sample_states)
     with pytest.raises(cp.StructureError, match="counterprobe soft structure 4"):
         cp.Structure.load(path)
 
@@ -236,9 +236,9 @@ def test_one_masked_position_needs_no_probe(oracle):
     given = np.ones(16, dtype=int)
     given[4] = cp.MASK
     found = cp.discover(oracle, STREAMS, mode="soft", given=given)
-    assert found.ledger.total == 0
+    assert found.ledger.evaluations == 0
     assert len(found.pairs) == 0
-    assert cp.sample(oracle, found, 3, seed=STREAMS, batches=2).ledger.total == 3
+    assert cp.sample(oracle, found, 3, seed=STREAMS, batches=2).ledger.evaluations == 3
 
 
 def test_where_pairs_explain_little_positions_go_alone_or_share_every_batch(found):

@@ -28,7 +28,7 @@ def test_it_holds_the_graph_its_evidence_and_its_cost(
     assert structure.ledger.commits == 0
     assert structure.ledger.preprocessing == 1
     summary = structure.summary()
-    assert summary["total"] == structure.ledger.total
+    assert summary["total"] == structure.ledger.evaluations
     assert summary["edges"] == len(expected)
     assert summary["decision_seed"] == 71
 
@@ -39,14 +39,14 @@ def test_a_sample_costs_only_its_rounds(law: cp.ForestLaw, structure: cp.Structu
     many = cp.sample(law.oracle(), structure, 20, seed=STREAMS, on_event=listener)
     rounds = len(structure.order.batches)
     assert rounds <= math.ceil(math.log2(256 + 1))
-    assert [ledger.total for ledger in many.ledgers] == [rounds] * 20
+    assert [ledger.evaluations for ledger in many.ledgers] == [rounds] * 20
     # The whole also pays for asking the stored probes again, and for a rehearsal.
     checked = cp.discovery.check_oracle(structure, law.oracle())
     assert checked.probes > len(structure.sample_states) == 12
     assert many.ledger.probes == checked.probes
     assert many.ledger.commits == 20 * rounds
-    assert many.ledger.depth == rounds + checked.depth == rounds + 3
-    assert many.ledger.total == 20 * rounds + checked.total
+    assert many.ledger.stages == rounds + checked.stages == rounds + 3
+    assert many.ledger.evaluations == 20 * rounds + checked.evaluations
     assert many.ledger.rows_read == 20 * 256 + checked.rows_read
     committed = [progress.committed for progress in seen]
     assert committed == sorted(committed)
@@ -61,7 +61,7 @@ def test_a_sample_costs_only_its_rounds(law: cp.ForestLaw, structure: cp.Structu
 def test_a_sequence_is_the_one_the_sampler_would_draw(
     law: cp.ForestLaw, structure: cp.Structure
 ) -> None:
-    alone = cp.samplers.Compressed()(cp.Unmasking(law.oracle()), STREAMS)
+    alone = cp.samplers.Compressed()(cp.run.Run(law.oracle()), STREAMS)
     many = cp.sample(law.oracle(), structure, 2, seed=STREAMS)
     np.testing.assert_array_equal(many.sequences[0], alone.tokens)
 
@@ -243,7 +243,7 @@ def test_every_position_is_read_twice_under_other_surroundings(
     oracle = counted(law.oracle())
     structure = cp.discover(oracle, STREAMS, given=given)
     # Nothing was asked for it.
-    assert oracle.states == structure.ledger.total
+    assert oracle.states == structure.ledger.evaluations
     reads = np.bincount(structure.sample_position, minlength=400)
     assert reads[num_given:].min() >= 2
     assert reads[:num_given].sum() == 0
@@ -426,7 +426,7 @@ def test_a_context_that_gives_everything_costs_nothing(
     structure = cp.discover(oracle, STREAMS, given=given)
     assert len(structure.edges) == len(structure.unresolved) == len(structure.residual) == 0
     assert structure.order.batches == []
-    assert cp.discovery.check_oracle(structure, oracle).total == 0
+    assert cp.discovery.check_oracle(structure, oracle).evaluations == 0
     many = cp.sample(oracle, structure, 3, seed=STREAMS)
     np.testing.assert_array_equal(many.sequences, np.tile(given, (3, 1)))
     assert many.ledger == structure.ledger == cp.Ledger()
@@ -440,16 +440,16 @@ def test_one_position_left_is_committed_without_a_screen(
     given[7] = cp.MASK
     oracle = counted(law.oracle())
     structure = cp.discover(oracle, STREAMS, given=given)
-    assert oracle.calls == structure.ledger.total == 0
+    assert oracle.calls == structure.ledger.evaluations == 0
     assert [batch.tolist() for batch in structure.order.batches] == [[7]]
-    assert cp.sample(oracle, structure, 2, seed=STREAMS).ledger.total == 2
+    assert cp.sample(oracle, structure, 2, seed=STREAMS).ledger.evaluations == 2
 
 
 def test_discovery_is_resumed_from_its_log_with_one_state_twice_to_recognise_the_oracle(tmp_path):
     law = cp.families.path(length=64, target_seed=196)
     log = tmp_path / "screen.log"
     alone = cp.discover(law.oracle(), cp.Streams(3, 4))
-    for asked in (alone.ledger.total, 1):
+    for asked in (alone.ledger.evaluations, 1):
         oracle = testing.CountingOracle(law.oracle())
         found = cp.discover(oracle.logged(log), cp.Streams(3, 4))
         assert np.array_equal(found.edges, alone.edges) and found.ledger == alone.ledger
@@ -461,4 +461,4 @@ def test_discovery_is_resumed_from_its_log_with_one_state_twice_to_recognise_the
         cp.discover(oracle.logged(log), cp.Streams(3, 4), mode="soft")
     repeating = law.oracle().rechecking(1.0)
     assert cp.discover(repeating, cp.Streams(3, 4)).ledger == alone.ledger
-    assert repeating.num_repeated >= alone.ledger.total
+    assert repeating.num_repeated >= alone.ledger.evaluations

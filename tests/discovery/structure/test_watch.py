@@ -23,16 +23,16 @@ def chain(length: int, strength: float) -> cp.ForestLaw:
     return cp.ForestLaw(np.tile([0.6, 0.4], (length, 1)), edges, pair)
 
 
-def watched_run(found_with: cp.ForestLaw, run_on: cp.ForestLaw) -> tuple[cp.Unmasking, int | None]:
+def watched_run(found_with: cp.ForestLaw, run_on: cp.ForestLaw) -> tuple[cp.run.Run, int | None]:
     """Find the structure of one law, and commit by it on the oracle of another."""
     length = found_with.length
-    run = cp.Unmasking(found_with.oracle())
+    run = cp.run.Run(found_with.oracle())
     streams = cp.Streams.from_seed(1)
     findings = run.call(compressed_screen, streams.decisions, CompressedSettings())
     assert findings.is_resolved.all()
     order = commit_order(findings.edges, findings.is_resolved, np.arange(length))
     watch = CommitWatch(findings.terms, order.alone)
-    run = cp.Unmasking(run_on.oracle())
+    run = cp.run.Run(run_on.oracle())
     run.begin(streams)
     return run, run.call(commit_in_order, order, watch, np.random.default_rng(0))
 
@@ -55,7 +55,7 @@ def test_a_run_on_another_law_ends_singly_after_one_layer() -> None:
 
 def test_without_terms_nothing_is_compared() -> None:
     law = chain(20, 3.0)
-    run = cp.Unmasking(law.oracle())
+    run = cp.run.Run(law.oracle())
     run.begin(cp.Streams.from_seed(1))
     order = commit_order(law.edges, np.ones(20, dtype=np.bool_), np.arange(20))
     watch = CommitWatch(None, order.alone)
@@ -71,7 +71,7 @@ def test_positions_committed_singly_are_followed_by_a_rehearsal(as_classes: bool
     if as_classes:
         classes = cp.classes.TokenClasses.build(length, [0, 1, 1, 0])
         law = cp.ForestLaw(law.unary, law.edges, law.pair, classes=classes)
-    run = cp.Unmasking(law.oracle())
+    run = cp.run.Run(law.oracle())
     streams = cp.Streams.from_seed(1)
     findings = run.call(compressed_screen, streams.decisions, CompressedSettings())
     is_resolved = findings.is_resolved.copy()
@@ -80,7 +80,7 @@ def test_positions_committed_singly_are_followed_by_a_rehearsal(as_classes: bool
     for other, num_left in ((law, None), (chain(length, 3.3) if not as_classes else None, 39)):
         if other is None:
             continue
-        run = cp.Unmasking(other.oracle())
+        run = cp.run.Run(other.oracle())
         run.begin(streams)
         watch = CommitWatch(findings.terms, order.alone)
         assert run.call(commit_in_order, order, watch, np.random.default_rng(0)) == num_left
@@ -106,7 +106,7 @@ def test_sequences_that_disagree_leave_the_others_and_say_so() -> None:
     same = cp.sample(law.oracle(), structure, 12, seed=streams)
     assert all(list(result.notes) == [ASSUMPTION] for result in same.results)
     # Stored replies, all-mask rows and a rehearsal come first.
-    assert same.ledger.depth == len(structure.order.layers) + 3
+    assert same.ledger.stages == len(structure.order.layers) + 3
 
 
 def test_a_row_of_the_last_layer_that_disagrees_is_told_too() -> None:

@@ -200,11 +200,11 @@ def test_designs_keep_what_is_given_and_allowed(single, piece):
     designs = cp.infill(
         single, text, sampler="one-batch", count=4, progress=False, allowed={6: "K", 7: "DE"}
     )
-    assert designs.ledger.total == 4
+    assert designs.ledger.evaluations == 4
     for design in designs.texts:
         assert design[:6] == piece.sequence[:6] and design[6] == "K" and design[7] in "DE"
     one_by_one = cp.infill(single, sampler="sequential", progress=False, seed=2)
-    assert len(one_by_one.texts[0]) == LENGTH and one_by_one.ledger.total == LENGTH
+    assert len(one_by_one.texts[0]) == LENGTH and one_by_one.ledger.evaluations == LENGTH
 
 
 def test_its_digest_is_of_weights_backbone_and_precision(single, piece):

@@ -135,4 +135,4 @@ def test_residues_whose_letter_and_place_are_unknown_are_not_scored(tmp_path):
     model = loaded("frame2seq", "model1", pdb_of(gapped, tmp_path), fill_gaps=True)
     assert model.backbone.sequence == "MQIFVXXLTGKT"
     found = cp.score(model, [PIECE.sequence])
-    assert found.num_scored.tolist() == [10] and found.ledger.total == 10
+    assert found.num_scored.tolist() == [10] and found.ledger.evaluations == 10

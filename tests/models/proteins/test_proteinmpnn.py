@@ -344,10 +344,10 @@ def test_a_whole_sequence_costs_one_pass_whatever_the_number_of_batches(folding,
     for batches in (1, 8, 76):
         decoded.clear()
         before = oracle.num_evaluated
-        run = cp.Unmasking(oracle)
+        run = cp.run.Run(oracle)
         result = cp.samplers.RandomBalanced(batches)(run, cp.Streams.from_seed(1))
         assert sum(decoded) == 76
-        assert oracle.num_evaluated - before == result.ledger.total == batches
+        assert oracle.num_evaluated - before == result.ledger.evaluations == batches
 
 
 def test_rows_read_again_after_a_commit_are_decoded_again(folding):
@@ -389,12 +389,12 @@ def test_it_refuses_probes_and_says_why(folding):
     oracle = folding.oracle(order="commit", row_error=1e-6)
     assert oracle.follows_many and depends_on_order(oracle)
     state = np.full(76, MASK)
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     assert len(run.do(Probe(state, [4, 5])).rows) == 2  # no order to depend on
     state[3] = 1
     with pytest.raises(cp.OracleError, match=r"cannot be probed: its rows depend on the order"):
         run.do(Probe(state, [4]))
-    by_index = cp.Unmasking(oracle.by_index()).do(Probe(state, [4])).rows
+    by_index = cp.run.Run(oracle.by_index()).do(Probe(state, [4])).rows
     alone = folding.oracle(row_error=1e-6).rows(state[None], Readouts.same(1, [4]))
     assert np.array_equal(to_numpy(by_index.dense()), to_numpy(alone.dense()))
     with pytest.raises(cp.OracleError, match="order='index'"):
@@ -407,7 +407,7 @@ def test_designs_keep_given_residues_and_allowed_sets(folding, order):
     template = folding.template(text, allowed={70: "K", 71: "DE"})
     oracle = folding.oracle(template, order=order, temperature=0.3, row_error=1e-6)
     result = cp.samplers.LLaDA(3)(
-        cp.Unmasking(oracle, given=template.given), cp.Streams.from_seed(2)
+        cp.run.Run(oracle, given=template.given), cp.Streams.from_seed(2)
     )
     design = template.text(result.tokens)
     assert design[:70] == text[:70]
@@ -467,6 +467,6 @@ def test_a_missing_package_is_asked_for_by_name_and_version(monkeypatch):
 def test_a_protein_smaller_than_its_neighbourhoods_is_folded():
     small = Backbone.shipped("1ubi").part(range(9))
     folding = load_proteinmpnn(small, device="cpu")
-    run = cp.Unmasking(folding.oracle())
+    run = cp.run.Run(folding.oracle())
     result = cp.samplers.Sequential("random")(run, cp.Streams.from_seed(1))
     assert len(folding.template().text(result.tokens)) == 9

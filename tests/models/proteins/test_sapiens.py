@@ -103,14 +103,14 @@ def test_it_passes_the_conformance_suite_of_oracles(heavy):
 def test_infilling_keeps_the_context_and_spells_residues(heavy):
     template = heavy.template(HEAVY[:99] + "X" * 8 + HEAVY[107:], allowed={99: "AG", 100: "W"})
     oracle = heavy.oracle(template)
-    run = cp.Unmasking(oracle, given=template.given)
+    run = cp.run.Run(oracle, given=template.given)
     result = cp.samplers.EntropyBounded(1.0)(run, cp.Streams.from_seed(3))
     text = template.text(result.tokens)
     assert text[:99] == HEAVY[:99] and text[107:] == HEAVY[107:]
     assert text[99] in "AG" and text[100] == "W"
     assert set(text) <= set(sapiens.AMINO_ACIDS)
     again = cp.samplers.EntropyBounded(1.0)(
-        cp.Unmasking(oracle, given=template.given), cp.Streams.from_seed(3)
+        cp.run.Run(oracle, given=template.given), cp.Streams.from_seed(3)
     )
     assert template.text(again.tokens) == text
 

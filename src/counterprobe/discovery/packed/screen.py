@@ -1,4 +1,4 @@
-"""The packed screen: who responds to whom, many tests to a submission.
+"""The packed screen: who responds to whom, many tests to an evaluation.
 
 Appendix "Packed randomized-color screen". Under each random coloring, a probe masks one chunk of
 one color's positions (the readouts), gives all sources of another color one column of tokens, and
@@ -87,7 +87,7 @@ class ScreenSettings:
     share_filler: bool = False
     mutual: bool = False
 
-    def submissions(self, num_columns: int) -> int:
+    def evaluations(self, num_columns: int) -> int:
         """Return what one screen submits, with one chunk per color and every color occupied."""
         if not num_columns:
             return 0

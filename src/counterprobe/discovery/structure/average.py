@@ -50,7 +50,9 @@ def average_structures(structures: Sequence[SoftStructure]) -> SoftStructure:
     >>> found = [
     ...     cp.discover(oracle, cp.Streams.from_seed(k), mode="soft", probes=48) for k in range(2)
     ... ]
-    >>> average_structures(found).ledger.total == sum(one.ledger.total for one in found)
+    >>> average_structures(found).ledger.evaluations == sum(
+    ...     one.ledger.evaluations for one in found
+    ... )
     True
     """
     if not structures:

@@ -21,7 +21,7 @@ from counterprobe.oracles import Oracle, Readouts, as_oracle
 from counterprobe.rows import to_numpy
 from counterprobe.run import Preprocess, Probe
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.run import Run
 from counterprobe.states import MASK
 from counterprobe.streams import keyed_generator
 
@@ -78,7 +78,7 @@ def recognise(structure: Structure | SoftStructure, oracle: Oracle) -> Ledger:
     if len(structure.sample_position) == 0:
         return Ledger()
     readouts = Readouts.pairs(structure.sample_index, structure.sample_position)
-    run = Unmasking(oracle, given=structure.given)
+    run = Run(oracle, given=structure.given)
     rows = run.do(Probe(structure.sample_states, readouts)).rows
     masses = np.asarray(to_numpy(rows.masses), dtype=np.float64)
     if masses.shape[1] != structure.row_width:
@@ -110,7 +110,7 @@ def rehearsed(structure: Structure, oracle: Oracle) -> Ledger:
     order = structure.order
     if sum(len(layer) for layer in order.layers) < 2:
         return Ledger()
-    run = Unmasking(oracle, given=structure.given)
+    run = Run(oracle, given=structure.given)
     # Another state for another structure, the same one for the same.
     rng = keyed_generator(len(structure.edges), "rehearsal", len(structure.residual))
     rows = run.do(Preprocess())

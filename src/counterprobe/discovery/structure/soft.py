@@ -319,7 +319,7 @@ class SoftStructure(Found):
             if untrusted == 0
             else f"pairs do not explain {untrusted} positions, which plans "
             + ("keep from what is near" if self.nearness.size else "commit alone"),
-            f"finding this took {self.ledger.total:,} evaluations",
+            f"finding this took {self.ledger.evaluations:,} evaluations",
         ]
 
     def summary(self) -> dict[str, Any]:

@@ -294,7 +294,7 @@ class Structure(Found):
             f"{len(self.edges)} {said} pairs among {len(self.residual)} masked positions",
             "every position resolved" if open_positions == 0 else left,
             f"a sequence takes {len(self.order.batches)} evaluations; finding this took "
-            f"{self.ledger.total:,}",
+            f"{self.ledger.evaluations:,}",
         ]
 
     def summary(self) -> dict[str, Any]:

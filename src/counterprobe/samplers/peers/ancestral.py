@@ -17,7 +17,7 @@ import numpy as np
 from counterprobe.arguments import Range, Share, Steps, Time
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.rows import to_numpy
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Commit, Committed, Remask, Requests
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, Sweep
@@ -40,7 +40,7 @@ class Ancestral(RandomTimes):
     Parameters
     ----------
     steps : int
-        Number of steps K; submissions are the steps that reveal something.
+        Number of steps K; evaluations are the steps that reveal something.
     last_time : float
         Where the time grid ends.
     reveal : {"independent", "quota"}
@@ -88,7 +88,7 @@ class ReMDM(Sampler):
     Parameters
     ----------
     steps : int
-        Number of steps; submissions are the steps that reveal something, which can be all of
+        Number of steps; evaluations are the steps that reveal something, which can be all of
         them even if there are fewer positions.
     strategy : {"rescale", "cap", "confidence", "loop"}
         ``rescale``: sigma is ``eta s_max``. ``cap``: the smaller of ``eta`` and ``s_max``.
@@ -126,11 +126,11 @@ class ReMDM(Sampler):
         Range(at_most=self.loop_start).check("loop_end", self.loop_end)
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """Commits are taken back, unless nothing is ever masked again."""
-        return Right.REMASK if self.eta > 0 else Right.NONE
+        return Need.REMASK if self.eta > 0 else Need.NONE
 
-    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
+    def foreseen_evaluations(self, length: int, vocab_size: int) -> int | None:
         """Return the expected number of steps that reveal something, if it passes N."""
         masked = self.masked_shares()[:-1]
         empty = (1 - masked * self.chances()[0]) ** length

@@ -54,7 +54,7 @@ class ASSD(DraftedBlocks):
     """Draft a window from one reply; keep each token with the chance that its right row gives it.
 
     The published rule verifies in one call of a network that scores every prefix at once. A plain
-    masked model scores one state per submission: a round of k drafts takes k submissions in two
+    masked model scores one state per evaluation: a round of k drafts takes k evaluations in two
     stages. The first draft is always kept and the first rejected one is replaced, so that a round
     keeps two or more, unless one is left.
 

@@ -19,7 +19,7 @@ import numpy as np
 from counterprobe.arguments import Count
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.rows import Rows
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Noise, Requests, Verify
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
@@ -148,7 +148,7 @@ class _Tree:
     def _one_by_one(
         self, state: StateArray, block: IntArray, path: tuple[int, ...], rows: Rows
     ) -> Branch[Drawn]:
-        """Draw a block by the chain rule, a submission per position."""
+        """Draw a block by the chain rule, an evaluation per position."""
         now = state.copy()
         parts = []
         for k in range(len(block)):
@@ -170,7 +170,7 @@ def _joined(parts: list[Drawn]) -> Drawn:
 class Autospeculation(Sampler):
     """Accept or reject the whole sequence as drafted; where it is rejected, do so by halves.
 
-    A block of L takes one submission for its rows, unless the block around it has read them, and
+    A block of L takes one evaluation for its rows, unless the block around it has read them, and
     L - 1 in one wave. Everything that is drawn side by side shares stages. With rows that are off
     by at most e in total variation, the output is off by at most N e: it is exactly the chain rule
     of the rows that the oracle gives.
@@ -187,15 +187,15 @@ class Autospeculation(Sampler):
     name: ClassVar[str] = "autospeculation"
     summary: ClassVar[str] = "the whole draft accepted or rejected as one, then by halves"
     source: ClassVar[str] = "Anari et al. 2025, arXiv 2511.07869 (reconstruction)"
-    bound: ClassVar[str] = "exact; expected O(N log N) submissions, depth sqrt(N) up to logarithms"
+    bound: ClassVar[str] = "exact; expected O(N log N) evaluations, depth sqrt(N) up to logarithms"
 
     order: FixedOrder = "random"
     max_copies: Count = 1024
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """Drafted values may be rejected."""
-        return Right.PROBE | Right.VERIFY
+        return Need.PROBE | Need.VERIFY
 
     def exact_for(self, length: int) -> bool:
         """Claim rejection sampling of the chain rule."""

@@ -9,7 +9,7 @@ hidden states; here probes or a structure found before supply them.
 
 Probed values come from the decision stream and batches are fixed before the reply they are drawn
 from, so that the rule needs no right when it probes: a step of c sources is at most
-``2 + c * num_values`` submissions, 3 units of depth.
+``2 + c * num_values`` evaluations, 3 units of depth.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from counterprobe.arguments import Count, NotNegative, Range
 from counterprobe.arrays import FloatArray, IntArray
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Commit, Once, Probe, Probed, Requests
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sweep
@@ -92,9 +92,9 @@ class DEMASK(GraphRule):
         return _Budgeted(self)
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """Probes alone, or with strengths a batch that follows the reply."""
-        return Right.SELECT_AFTER_REPLY if self.uses_strength else Right.PROBE
+        return Need.SELECT if self.uses_strength else Need.PROBE
 
     def with_probes(self, view: View, choice: Choice, rng: Decisions) -> Requests[None]:
         """Read the rows, reveal drawn values of the sources one by one, commit the batch."""

@@ -18,7 +18,7 @@ from counterprobe.arguments import Count
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Noise, Probe, Probed, Refusals, Requests, Verify
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, Sweep
@@ -83,7 +83,7 @@ class _Base:
 class FreeDave(Sampler):
     """Reproduce ``sequential`` of the same order and seeds, token for token, in fewer stages.
 
-    Without a mismatch a round of d drafts keeps d positions for d submissions in one stage; after
+    Without a mismatch a round of d drafts keeps d positions for d evaluations in one stage; after
     one, the rest of the wave was for nothing.
 
     Parameters
@@ -105,9 +105,9 @@ class FreeDave(Sampler):
     order: Order = "confidence"
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """Drafted values may be rejected."""
-        return Right.PROBE | Right.VERIFY
+        return Need.PROBE | Need.VERIFY
 
     def exact_for(self, length: int) -> bool:
         """Claim what ``sequential`` does."""

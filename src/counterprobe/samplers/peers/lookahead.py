@@ -18,7 +18,7 @@ from counterprobe.arguments import Count, NotNegative, Positive, Range
 from counterprobe.arrays import IntArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Draft, Drafted, Keep, Probe, Probed, Reading, Requests
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, Sweep
@@ -33,9 +33,9 @@ class _Lookahead(Sampler):
     """The common loop: draw candidates, propose, look ahead, keep one."""
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """Candidates are drawn before one of several actions is chosen, by further replies."""
-        return Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES | Right.PROBE
+        return Need.SELECT | Need.CANDIDATES | Need.PROBE
 
     def ready(self, reply: Reply) -> IntArray | None:
         """Return positions to commit without looking ahead, if any."""
@@ -124,7 +124,7 @@ class InfoGain(_Lookahead):
     threshold: NotNegative = 0.8
     block_length: Count | None = None
 
-    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
+    def foreseen_evaluations(self, length: int, vocab_size: int) -> int | None:
         """Return the actions looked at, if no block is ever sure."""
         return self.candidates * -(-length // self.tokens_per_action)
 
@@ -192,7 +192,7 @@ class LookUM(_Lookahead):
     pool: Count = 8
     sharpness: Annotated[float, Range(at_least=0, finite=False)] = 10.0
 
-    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
+    def foreseen_evaluations(self, length: int, vocab_size: int) -> int | None:
         """Return the paths looked at."""
         return self.paths * -(-length // self.tokens_per_action)
 

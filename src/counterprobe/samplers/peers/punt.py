@@ -18,7 +18,7 @@ from counterprobe.arguments import Range
 from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Draft, Drafted, Keep, Probe, Requests, Stream
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, Sweep
@@ -36,7 +36,7 @@ class PUNT(Sampler):
     """Commit the candidates that no better-ranked candidate moves.
 
     A position is dropped when ``KL(row beside the revealed half || row alone) > epsilon``. With m
-    masked positions a step takes at most ``1 + ceil(log2 m)`` submissions; the best-ranked
+    masked positions a step takes at most ``1 + ceil(log2 m)`` evaluations; the best-ranked
     position always survives.
 
     Parameters
@@ -62,9 +62,9 @@ class PUNT(Sampler):
     tests: Tests = "successive"
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """Candidates are drawn before the batch is chosen, from the rows it is chosen by."""
-        return Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES | Right.PROBE
+        return Need.SELECT | Need.CANDIDATES | Need.PROBE
 
     def exact_for(self, length: int) -> bool:
         """Below 0 only the best-ranked position survives, and its rank comes from rows alone."""

@@ -97,7 +97,7 @@ class ZhaoCai(RandomTimes):
     Parameters
     ----------
     steps : int
-        K; submissions are the steps that show something.
+        K; evaluations are the steps that show something.
     kind : {"tc", "dtc"}
         Which total the expected KL follows.
     """

@@ -50,7 +50,7 @@ class LLaDA(Stepwise):
     Parameters
     ----------
     steps : int
-        Steps in all; submissions and depth where blocks divide them.
+        Steps in all; evaluations and depth where blocks divide them.
     block_length : int or None
         Consecutive positions per block; None is one block.
     remasking : {"low_confidence", "random"}
@@ -103,7 +103,7 @@ class Dream(Stepwise):
     Parameters
     ----------
     steps : int
-        K; submissions are the steps whose quota is not zero.
+        K; evaluations are the steps whose quota is not zero.
     score : {"confidence", "margin", "entropy"}
         Top probability, difference of the two largest, or minus entropy.
     confidence : {"row", "candidate"}
@@ -167,7 +167,7 @@ class MaskGIT(Stepwise):
     Parameters
     ----------
     steps : int
-        T; submissions and depth are ``min(T, m)``.
+        T; evaluations and depth are ``min(T, m)``.
     choice_temperature : float
         Scale of the noise in the first step; it falls linearly to 0 in the last.
     confidence : {"candidate", "row"}

@@ -1,4 +1,4 @@
-"""Parallel sampling by universal coupling: exact, of the order of N submissions, sublinear depth.
+"""Parallel sampling by universal coupling: exact, of the order of N evaluations, sublinear depth.
 
 Every position has fixed noise, and every row of a position is turned into a token by the same
 race. A draft is what the race says at an earlier state; it is kept if the race at the right state
@@ -67,7 +67,7 @@ class _Races:
 class UniversalCoupling(DraftedBlocks):
     """Draft a block with fixed noise, keep what the same noise draws from the right rows.
 
-    A round takes b submissions in two stages, the guess and the wave. Its first position is always
+    A round takes b evaluations in two stages, the guess and the wave. Its first position is always
     right, and the first mismatch is corrected, so that it keeps two or more.
 
     Parameters
@@ -76,7 +76,7 @@ class UniversalCoupling(DraftedBlocks):
         Positions drafted per round b; None is ``(N / log V) ** (1/3)``, N the masked positions.
     full_prefix : bool
         Also submit the state that holds the whole draft: it is the next guess if all of it is
-        kept, so that such a round costs one stage; otherwise it is one submission more.
+        kept, so that such a round costs one stage; otherwise it is one evaluation more.
     order : {"random", "index"}
         The bound on the depth is for a random order; the output law is exact in either.
     """
@@ -86,7 +86,7 @@ class UniversalCoupling(DraftedBlocks):
         "blocks drafted with fixed noise, kept as far as the same noise agrees"
     )
     source: ClassVar[str] = "Anari, Gao, Rubinstein 2024, arXiv 2408.09442 (reconstruction)"
-    bound: ClassVar[str] = "exact; expected O(N) submissions, depth N^(2/3) up to logarithms"
+    bound: ClassVar[str] = "exact; expected O(N) evaluations, depth N^(2/3) up to logarithms"
     sweep: ClassVar[Sweep | None] = Sweep("block_size", POWERS)
 
     block_size: Count | None = None

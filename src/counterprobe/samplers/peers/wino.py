@@ -6,7 +6,7 @@ still probable? What falls below a strict threshold is masked again.
 
 The reference implementation reads all of these rows in one forward pass, by a block of extra masks
 at the same positions that cannot see the tokens they check. A plain row oracle has no such trick:
-here each position read again is a submission of its own, in one stage with the rows that the step
+here each position read again is an evaluation of its own, in one stage with the rows that the step
 commits from; on hardware with room for the batch a step takes the time of one pass.
 """
 
@@ -21,7 +21,7 @@ from counterprobe.arguments import Count, NotNegative, Share
 from counterprobe.arrays import IntArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import to_numpy
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import (
     Commit,
     Draft,
@@ -82,12 +82,12 @@ class WINO(Sampler):
     confidence: Confidence = "row"
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """The batch follows the reply, and commits may be taken back."""
-        rights = Right.SELECT_AFTER_REPLY
+        needs = Need.SELECT
         if self.confidence == "candidate":
-            rights |= Right.COMMIT_CANDIDATES
-        return rights | Right.PROBE | Right.REMASK if self.threshold_back > 0 else rights
+            needs |= Need.CANDIDATES
+        return needs | Need.PROBE | Need.REMASK if self.threshold_back > 0 else needs
 
     def unmask(self, view: View, rng: Decisions) -> Requests[None]:
         """Finish one block after the other, from the left."""

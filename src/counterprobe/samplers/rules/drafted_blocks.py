@@ -19,7 +19,7 @@ import numpy as np
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Noise, Probe, Probed, Refusals, Requests, Verify
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
@@ -96,9 +96,9 @@ class DraftedBlocks(Sampler):
     """Base of the rules that draft a block and verify it by prefixes."""
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """Drafted values may be rejected."""
-        return Right.PROBE | Right.VERIFY
+        return Need.PROBE | Need.VERIFY
 
     def exact_for(self, length: int) -> bool:
         """Every value comes from its row given those before it: the chain rule."""

@@ -3,12 +3,12 @@
 A rule sees rows and an *influence* matrix: entry ``[j, i]`` says how strongly position j bears on
 what position i will be. It comes from one of three places.
 
-- ``attention``: the weight that predicting i puts on j, with the submission that the rows come
-  from. A step is one submission.
+- ``attention``: the weight that predicting i puts on j, with the evaluation that the rows come
+  from. A step is one evaluation.
 - ``strength``: a structure found before, whose nats become a bound on total variation. A step is
-  one submission.
+  one evaluation.
 - ``probes``: candidates are drawn, those of the rule's sources are revealed one by one, and the
-  others read (:func:`probed_influence`). A step of c sources is 1 + c submissions in 2 stages.
+  others read (:func:`probed_influence`). A step of c sources is 1 + c evaluations in 2 stages.
 
 ``auto`` takes strengths if there are any, then attention if the model offers it, then probes; the
 result says which it was.
@@ -28,7 +28,7 @@ from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.oracles import Readouts
 from counterprobe.planning.strengths import frozen_strengths, require_known
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import (
     Commit,
     Draft,
@@ -151,21 +151,21 @@ class GraphRule(Sampler):
         return named
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """The batch follows the reply; where it is probed, also candidates that were drawn."""
         if self.uses_strength:
-            return Right.SELECT_AFTER_REPLY
+            return Need.SELECT
         if self.graph == "attention":
-            return Right.SELECT_AFTER_REPLY | Right.ATTENTION
-        probing = Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES | Right.PROBE
-        return probing if self.graph == "probes" else probing | Right.ATTENTION
+            return Need.SELECT | Need.ATTENTION
+        probing = Need.SELECT | Need.CANDIDATES | Need.PROBE
+        return probing if self.graph == "probes" else probing | Need.ATTENTION
 
     @property
     def uses_strength(self) -> bool:
         """Whether the graph comes from strengths, whatever the model offers."""
         return self.strength is not None and self.graph in ("auto", "strength")
 
-    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
+    def foreseen_evaluations(self, length: int, vocab_size: int) -> int | None:
         """Return about two per position where all of them are probed: in the worst case many more.
 
         With ``auto`` it depends on the model.
@@ -263,7 +263,7 @@ def probed_influence(
 ) -> Requests[FloatArray]:
     """Reveal sources one by one; return how far the rows of targets moved.
 
-    One stage, of a submission per source and value whatever the number of targets. For exact rows
+    One stage, of an evaluation per source and value whatever the number of targets. For exact rows
     the mean of the total variation over a source's own row is the distance between the joint law
     of source and target and the product of their marginals: alike in both directions, and zero if
     and only if they are independent given the history.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Commit, Draft, Drafted, Keep, Read, Reading, Requests
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
@@ -122,10 +122,10 @@ class Stepwise(Sampler):
         return getattr(self, "confidence", "row") == "candidate"
 
     @property
-    def rights(self) -> Right:
+    def needs(self) -> Need:
         """The batch follows the reply, and the candidates where they are scored."""
-        both = Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES
-        return both if self.scores_candidates else Right.SELECT_AFTER_REPLY
+        both = Need.SELECT | Need.CANDIDATES
+        return both if self.scores_candidates else Need.SELECT
 
     def rule(self, residual: IntArray, rng: Decisions) -> Choose:
         """Start the rule for one run: return what chooses the positions of each step."""

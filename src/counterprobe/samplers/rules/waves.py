@@ -31,7 +31,7 @@ MOST_NUMBERS = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class RowsAt:
-    """Wants the rows of some positions at a state: one submission, answered by ``Rows``."""
+    """Wants the rows of some positions at a state: one evaluation, answered by ``Rows``."""
 
     state: StateArray
     positions: IntArray
@@ -41,7 +41,7 @@ class RowsAt:
 class ChainAt:
     """Wants the log-probability of each value but the first beside the values before it.
 
-    One submission per value; answered by an array of shape ``(n - 1,)``. Beside values that cannot
+    One evaluation per value; answered by an array of shape ``(n - 1,)``. Beside values that cannot
     occur together, where an oracle has no row to give, it is minus infinity: the value that made
     them impossible has that already.
     """

@@ -18,7 +18,7 @@ from counterprobe.targets import forests
 
 def screen(oracle: cp.Oracle, seed: int = 1, **settings: object) -> tuple[Findings, cp.Ledger]:
     """Run a screen; what it reports must be what it was charged."""
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     decisions = cp.Streams.from_seed(seed).decisions
     findings = run.call(compressed_screen, decisions, CompressedSettings(**settings))
     assert run.ledger.probes == sum(batch.probes for batch in findings.batches)
@@ -63,10 +63,10 @@ def test_families_are_decoded_for_less_than_half_of_the_probes(family: str) -> N
 def test_a_sequence_is_drawn_without_breaking_anything(family: str) -> None:
     law = cp.families.build(family, 1000, 7)
     for assume in ("tested", "generic"):
-        run = cp.Unmasking(law.oracle())
+        run = cp.run.Run(law.oracle())
         result = cp.samplers.Compressed(assume=assume)(run, cp.Streams(3, 4))
         assert cp.evaluation.batch_kl(law, result).value == 0.0
-        assert result.ledger.total < (110 if assume == "tested" else 75)
+        assert result.ledger.evaluations < (110 if assume == "tested" else 75)
         assert (GENERIC if assume == "generic" else ASSUMPTION) in result.notes
 
 
@@ -153,7 +153,7 @@ def tied_law(shape: str, length: int, classes: int, weight: float, seed: int) ->
 
 def hides_nothing(law: cp.ForestLaw, oracle: cp.Oracle, assume: str, seed: int) -> bool:
     """Whether a screen leaves no edge out between positions that it calls resolved."""
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     decisions = cp.Streams.from_seed(seed).decisions
     findings = run.call(compressed_screen, decisions, CompressedSettings(assume=assume))
     missed = pairs(law.edges) - pairs(findings.edges)
@@ -308,7 +308,7 @@ def test_a_budget_without_room_is_left_to_the_regression_screen() -> None:
 
 def test_probes_are_not_made_twice() -> None:
     law = gated_pair(12, seed=1)
-    run = cp.Unmasking(law.oracle)
+    run = cp.run.Run(law.oracle)
     findings = run.call(compressed_screen, cp.Streams.from_seed(1).decisions, CompressedSettings())
     assert "imply" in findings.handover
     first = [batch.probes for batch in findings.batches if batch.purpose == "first"]
@@ -323,5 +323,5 @@ def test_settings_have_names(name: str, value: str) -> None:
 
 def test_the_sampler_says_who_took_over() -> None:
     law = cp.families.build("matching", 40, 196, classes=10, tables="random", weight=0.5)
-    result = cp.samplers.Compressed()(cp.Unmasking(law.oracle()), cp.Streams(1, 2))
+    result = cp.samplers.Compressed()(cp.run.Run(law.oracle()), cp.Streams(1, 2))
     assert any("the regression screen took over: a position has" in note for note in result.notes)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe import Readouts, Right
+from counterprobe import Need, Readouts
 from counterprobe.radii import RowRadii
 from counterprobe.run import Commit, Draft, Keep, Once, Preprocess, Probe, Read, Remask, Stream
 from counterprobe.run.driver import Shared
@@ -20,8 +20,8 @@ MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
 
 
-def begun(oracle: cp.Oracle, **options) -> cp.Unmasking:
-    run = cp.Unmasking(oracle, **options)
+def begun(oracle: cp.Oracle, **options) -> cp.run.Run:
+    run = cp.run.Run(oracle, **options)
     run.begin(STREAMS)
     return run
 
@@ -61,8 +61,8 @@ def test_the_counting_example_of_the_paper(law):
     assert run.ledger.probes == 2
     assert run.ledger.commits == 1
     assert run.ledger.noncommit == 3
-    assert run.ledger.total == 4
-    assert run.ledger.depth == 4
+    assert run.ledger.evaluations == 4
+    assert run.ledger.stages == 4
     assert run.is_complete
     assert run.round_of_position.tolist() == [0] * law.length  # rounds count commits alone
 
@@ -78,7 +78,7 @@ def test_a_second_all_mask_readout_is_a_probe(law):
     assert (run.ledger.preprocessing, run.ledger.probes) == (1, 2)
 
 
-def test_a_selected_commit_is_one_submission_with_the_right_and_two_without(law):
+def test_a_selected_commit_is_one_evaluation_with_the_right_and_two_without(law):
     def last(residual, rows):
         assert len(rows) == len(residual)
         return residual[-1:]
@@ -86,16 +86,16 @@ def test_a_selected_commit_is_one_submission_with_the_right_and_two_without(law)
     run = begun(law.oracle())
     positions, tokens = commit_selected(run, last)
     assert run.ledger == cp.Ledger(
-        commits=1, depth=1, rows_read=law.length, widest_stage=1, selected_commits=1
+        commits=1, stages=1, rows_read=law.length, widest_stage=1, selected_commits=1
     )
-    assert run.rights_used == Right.SELECT_AFTER_REPLY
-    bare = begun(law.oracle(), rights=Right.VERIFY)
+    assert run.used == Need.SELECT
+    bare = begun(law.oracle(), allowed=Need.VERIFY)
     assert commit_selected(bare, last) == (positions, tokens)
     assert bare.ledger == cp.Ledger(
-        probes=1, commits=1, depth=2, rows_read=law.length + 1, widest_stage=1
+        probes=1, commits=1, stages=2, rows_read=law.length + 1, widest_stage=1
     )
-    assert bare.rights_used == Right.NONE
-    assert bare.rights == Right.VERIFY
+    assert bare.used == Need.NONE
+    assert bare.rights == Need.VERIFY
     assert positions.tolist() == [law.length - 1]
 
 
@@ -140,9 +140,9 @@ def test_what_a_run_hands_out_is_a_copy(law):
 )
 def test_work_that_is_kept_and_the_plain_oracle_give_the_same_bits(sampler, counted):
     target = cp.families.random_forest(40, target_seed=3)
-    for rights in (~Right.NONE, Right.NONE):
-        followed = cp.Unmasking(target.oracle(), record=cp.run.Level.FULL, rights=rights)
-        hidden = cp.Unmasking(counted(target.oracle()), record=cp.run.Level.FULL, rights=rights)
+    for rights in (~Need.NONE, Need.NONE):
+        followed = cp.run.Run(target.oracle(), record=cp.run.Level.FULL, allowed=rights)
+        hidden = cp.run.Run(counted(target.oracle()), record=cp.run.Level.FULL, allowed=rights)
         one, other = sampler(followed, STREAMS), sampler(hidden, STREAMS)
         assert one.tokens.tolist() == other.tokens.tolist()
         assert one.ledger == other.ledger
@@ -192,10 +192,10 @@ def test_a_stage_streams_and_is_one_unit_of_depth(uniform_oracle):
         assert len(rows) == 2 * len(request.states)
         assert run.ledger == cp.Ledger()  # charged when the stage closes
 
-    run = cp.Unmasking(cp.CallableOracle(function, 3, 4))
+    run = cp.run.Run(cp.CallableOracle(function, 3, 4))
     run.do(Stream(requests(), consume))
     assert log == [(step, k) for k in range(4) for step in ("make", "ask", "reduce")]
-    assert run.ledger == cp.Ledger(probes=10, depth=1, rows_read=20, widest_stage=10)
+    assert run.ledger == cp.Ledger(probes=10, stages=1, rows_read=20, widest_stage=10)
 
 
 def test_a_consumer_that_fails_leaves_what_was_submitted_charged(law, counted):
@@ -215,8 +215,8 @@ def test_a_consumer_that_fails_leaves_what_was_submitted_charged(law, counted):
     with pytest.raises(RuntimeError, match="the consumer failed"):
         run.do(Stream(requests(), consume))
     assert made == [0, 1, 2]
-    assert run.ledger == cp.Ledger(probes=6, depth=1, rows_read=6, widest_stage=6)
-    assert run.ledger.total == oracle.states
+    assert run.ledger == cp.Ledger(probes=6, stages=1, rows_read=6, widest_stage=6)
+    assert run.ledger.evaluations == oracle.states
     assert run.transcript.replay() == run.ledger
     run.do(Commit([0]))  # and the run can go on
 
@@ -240,7 +240,7 @@ def test_a_stage_that_breaks_half_way_keeps_its_earlier_charges(broken):
     with pytest.raises(errors[broken]):
         run.do(Stream(requests(), lambda request, rows: None))
     assert run.ledger.probes == 2
-    assert run.ledger.depth == 1
+    assert run.ledger.stages == 1
     assert run.transcript.replay() == run.ledger
 
 
@@ -255,24 +255,24 @@ def test_a_stage_that_breaks_half_way_keeps_its_earlier_charges(broken):
     ids=["preprocess", "probe", "commit", "commit_selected"],
 )
 def test_nothing_can_be_submitted_while_a_stage_is_open(law, submit):
-    def good(run: cp.Unmasking) -> Probe:
+    def good(run: cp.run.Run) -> Probe:
         return Probe(run.state[None], Readouts.same(1, [1]))
 
-    def from_requests(run: cp.Unmasking) -> None:
+    def from_requests(run: cp.run.Run) -> None:
         def requests() -> Iterator[Probe]:
             yield good(run)
             submit(run)
 
         run.do(Stream(requests(), lambda request, rows: None))
 
-    def from_consumer(run: cp.Unmasking) -> None:
+    def from_consumer(run: cp.run.Run) -> None:
         run.do(Stream([good(run)], lambda request, rows: submit(run)))
 
     for inside in (from_requests, from_consumer):
         run = begun(law.oracle())
         with pytest.raises(ValueError, match="inside an open stage"):
             inside(run)
-        assert run.ledger.total == run.ledger.probes == 1
+        assert run.ledger.evaluations == run.ledger.probes == 1
         assert len(run.residual) == law.length
         run.do(Commit(run.residual))  # closed again
 
@@ -296,10 +296,10 @@ def test_a_selection_that_fails_was_a_probe(law, counted):
     with pytest.raises(ValueError, match="position 0 is committed already"):
         run.alone(run.follow(reads(lambda reading: Commit([0], reading))))
     assert (run.ledger.commits, run.ledger.probes) == (1, 3)
-    assert run.ledger.total == oracle.states
+    assert run.ledger.evaluations == oracle.states
     assert run.ledger.rows_read == oracle.rows_read
     assert run.transcript.replay() == run.ledger
-    assert run.rights_used == Right.NONE
+    assert run.used == Need.NONE
 
 
 # ----- What is forbidden --------------------------------------------------------------------
@@ -469,7 +469,7 @@ def test_progress_is_told_after_every_stage_and_inside_a_long_one(law):
     run.do(Stream(requests, lambda request, rows: None))
     run.do(Commit([0, 1]))
     assert [p.operation for p in told] == ["preprocess", *["probe"] * 4, "commit"]
-    assert [p.ledger.total for p in told] == [1, 2, 3, 4, 4, 5]
+    assert [p.ledger.evaluations for p in told] == [1, 2, 3, 4, 4, 5]
     assert [p.committed for p in told] == [0] * 5 + [2]
     assert {p.masked for p in told} == {law.length}
     assert told[-1].ledger == run.ledger
@@ -483,16 +483,16 @@ def declared(**options) -> cp.CallableOracle:
 
 def test_a_run_repeats_what_its_oracle_declares_and_its_own_terms():
     oracle = declared(row_error=0.25, row_hellinger_radius=0.125, row_kl_radius=0.5)
-    rights = Right.VERIFY | Right.REMASK
-    run = cp.Unmasking(oracle, rights=rights, temperature=0.5, sequence=7)
+    rights = Need.VERIFY | Need.REMASK
+    run = cp.run.Run(oracle, allowed=rights, temperature=0.5, sequence=7)
     assert (run.length, run.vocab_size, run.row_error) == (3, 2, 0.25)
     assert run.row_radii == RowRadii(0.25, 0.125, 0.5)
     assert (run.oracle_name, run.oracle_content, run.offers_attention) == ("declared", None, False)
-    assert (run.rights, run.temperature, run.sequence) == (rights, 0.5, 7)
-    assert run.rights_used is Right.NONE
+    assert (run.used, run.temperature, run.sequence) == (rights, 0.5, 7)
+    assert run.used is Need.NONE
     for sequence, said in ((-1, "at least 0, got -1"), (1.5, r"a whole number, got 1\.5")):
         with pytest.raises(ValueError, match=f"sequence must be {said}"):
-            cp.Unmasking(declared(), sequence=sequence)
+            cp.run.Run(declared(), sequence=sequence)
 
 
 def test_what_stands_follows_every_commit_and_every_step_back():
@@ -525,7 +525,7 @@ def test_values_are_drawn_with_the_noise_of_the_sequence_at_the_temperature(
 
 
 def test_streams_are_bound_once_and_must_be_streams(law):
-    run = cp.Unmasking(law.oracle())
+    run = cp.run.Run(law.oracle())
     with pytest.raises(ValueError, match=r"got 3; from one seed: Streams.from_seed\(3\)"):
         run.begin(3)
     run.begin(STREAMS)
@@ -543,8 +543,8 @@ def test_results_are_shared_by_name_seed_context_and_history(table_law):
     def always_one(state, positions, rows, index):
         return np.ones(len(positions), dtype=np.int64)
 
-    def run(seeds=STREAMS, context=None, batch=(), **options) -> cp.Unmasking:
-        one = cp.Unmasking(
+    def run(seeds=STREAMS, context=None, batch=(), **options) -> cp.run.Run:
+        one = cp.run.Run(
             table_law.oracle(), shared=shared, given=context, draw=always_one, **options
         )
         one.begin(seeds)
@@ -552,7 +552,7 @@ def test_results_are_shared_by_name_seed_context_and_history(table_law):
             one.do(Commit([position]))
         return one
 
-    def once(one: cp.Unmasking, value, name="edges"):
+    def once(one: cp.run.Run, value, name="edges"):
         def compute():
             yield from ()
             return value
@@ -561,7 +561,7 @@ def test_results_are_shared_by_name_seed_context_and_history(table_law):
 
     first = run()
     assert once(first, "computed") == "computed"
-    for same in (run(), run(cp.Streams(1, 99)), run(sequence=4), run(rights=Right.NONE)):
+    for same in (run(), run(cp.Streams(1, 99)), run(sequence=4), run(allowed=Need.NONE)):
         assert once(same, "again") == "computed"
     others = [
         run(cp.Streams(6, 6)), run(context=given), run(batch=[0]), run(batch=[1]),
@@ -571,7 +571,7 @@ def test_results_are_shared_by_name_seed_context_and_history(table_law):
         assert once(other, k) == k
     assert once(first, "another name", "layers") == "another name"
     assert once(run(batch=[1, 0]), "again") == 4, "the order does not matter"
-    unbound = cp.Unmasking(table_law.oracle(), shared=shared)
+    unbound = cp.run.Run(table_law.oracle(), shared=shared)
     assert once(unbound, "for itself") == "for itself"
 
 
@@ -604,7 +604,7 @@ def rows_at(law, state, positions) -> list:
     return np.asarray(found).tolist()
 
 
-def beside(run: cp.Unmasking) -> cp.run.Reading:
+def beside(run: cp.run.Run) -> cp.run.Reading:
     """Read the current state in one stage with another state, which masks position 1 again."""
     states = np.repeat(run.state[None], 2, axis=0)
     states[0, 1] = MASK
@@ -621,13 +621,13 @@ KNOWING = {
 
 
 @pytest.mark.parametrize("way", KNOWING)
-@pytest.mark.parametrize("rights", [~Right.NONE, ~Right.SELECT_AFTER_REPLY])
+@pytest.mark.parametrize("rights", [~Need.NONE, ~Need.SELECT])
 def test_every_commit_settles_its_own_values_from_its_own_rows_and_is_charged_after(
     law, way, rights
 ):
     hearing, told = Hearing(), []
     watching = cp.run.Listener(told.append, cp.run.Progress)
-    run = begun(law.oracle(), rights=rights, on_event=cp.run.tell_all(hearing, watching))
+    run = begun(law.oracle(), allowed=rights, on_event=cp.run.tell_all(hearing, watching))
     run.do(Commit([1]))
     before, prints = run.state, fingerprint(run.state)
     del hearing.heard[:], told[:]
@@ -639,23 +639,23 @@ def test_every_commit_settles_its_own_values_from_its_own_rows_and_is_charged_af
     assert hearing.heard[-2:] == [*drew, ("charged", "commit", [3, 0])]
     event = run.transcript.events[-1]
     assert event.operation == "commit" and event.fingerprints.tolist() == prints.tolist()
-    is_spared = Right.SELECT_AFTER_REPLY in rights and way in ("known", "candidates", "beside")
-    assert (event.promoted, event.submissions) == (is_spared, int(not is_spared))
-    assert event.selected == (Right.SELECT_AFTER_REPLY in rights and way != "commit")
+    is_spared = Need.SELECT in rights and way in ("known", "candidates", "beside")
+    assert (event.promoted, event.evaluations) == (is_spared, int(not is_spared))
+    assert event.selected == (Need.SELECT in rights and way != "commit")
     assert (told[-1].operation, told[-1].committed) == ("commit", 3)
     assert told[-1].ledger == run.ledger == run.transcript.replay()
-    expected = Right.NONE if way == "commit" else rights & Right.SELECT_AFTER_REPLY
+    expected = Need.NONE if way == "commit" else rights & Need.SELECT
     if way == "candidates":
-        expected |= Right.COMMIT_CANDIDATES
+        expected |= Need.CANDIDATES
     if way == "beside":
-        expected |= Right.REMASK
-    assert run.rights_used == expected
+        expected |= Need.REMASK
+    assert run.used == expected
     assert run.round_of_position[[1, 3, 0]].tolist() == [0, 1, 1]
 
 
-@pytest.mark.parametrize("rights", [~Right.NONE, ~Right.SELECT_AFTER_REPLY])
+@pytest.mark.parametrize("rights", [~Need.NONE, ~Need.SELECT])
 def test_a_selection_from_known_rows_is_checked_like_any_other(law, rights):
-    run = begun(law.oracle(), rights=rights)
+    run = begun(law.oracle(), allowed=rights)
     run.do(Commit([1]))
     run.do(Draft())
     for batch, message in (([1], "position 1 is committed already"), ([], "non-empty list")):
@@ -685,7 +685,7 @@ def test_what_needs_an_uncommitted_position_says_so_by_its_name(law, operation, 
 
 def test_nothing_is_drawn_before_the_noise_is_bound(law, counted):
     oracle = counted(law.oracle())
-    run = cp.Unmasking(oracle)
+    run = cp.run.Run(oracle)
     for act in (
         lambda: run.do(Commit([0])).tokens,
         lambda: commit_selected(run, lambda residual, rows: residual),

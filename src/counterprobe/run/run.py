@@ -1,12 +1,12 @@
 """One run from masks to tokens: its history, its oracle behind the door, its ledger.
 
-An :class:`Unmasking` answers the requests of a rule (:mod:`counterprobe.run.requests`): those of
+An :class:`Run` answers the requests of a rule (:mod:`counterprobe.run.requests`): those of
 the paper's admissible algorithms (one all-mask readout, probes, product commits) and those that
 peers declare rights for. It refuses what it can see to be something else. It cannot see probes
 that depend on the replies of their own stage; the conformance suite (:mod:`counterprobe.testing`)
 does.
 
-:meth:`Unmasking.follow` turns a rule into a generator of queries, which a driver answers, alone or
+:meth:`Run.follow` turns a rule into a generator of queries, which a driver answers, alone or
 beside others (:mod:`counterprobe.run.driver`).
 """
 
@@ -36,7 +36,7 @@ from counterprobe.run.drawing import (
 from counterprobe.run.driver import Asking, Shared, SharedResult, drive
 from counterprobe.run.events import Announced, Drew, OnEvent, Progress, Standing, Step
 from counterprobe.run.history import History
-from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.requests import (
     Commit,
     CommitAll,
@@ -63,13 +63,13 @@ from counterprobe.run.view import View
 from counterprobe.states import MASK, as_states, check_batch
 from counterprobe.streams import CommitNoise, Streams, require_streams
 
-__all__ = ["Unmasking"]
+__all__ = ["Run"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Unmasking:
+class Run:
     """One run from masks to tokens.
 
     Parameters
@@ -77,9 +77,9 @@ class Unmasking:
     oracle : Oracle
     given : array_like of int, shape (N,), optional
         Context that is known already (``MASK`` elsewhere); it costs nothing and never changes.
-    rights : Right
-        What samplers may do on this run. Without ``SELECT_AFTER_REPLY`` a rule that selects after
-        the reply runs as a probe and a commit, two submissions.
+    allowed : Need
+        What samplers may do on this run. Without ``SELECT`` a rule that selects after
+        the reply runs as a probe and a commit, two evaluations.
     temperature : float
         Of the drawn tokens: a declared change of the target law. Rules still see the rows as the
         oracle gave them. 0 takes the most probable token.
@@ -87,8 +87,8 @@ class Unmasking:
         Index of this sequence among many drawn with the same seeds.
     record : Level
         What the transcript keeps.
-    max_submissions : int, optional
-        A submission that would pass it is not made: ``BudgetExceeded``, which samplers turn into
+    max_evaluations : int, optional
+        An evaluation that would pass it is not made: ``BudgetExceeded``, which samplers turn into
         a result.
     draw : Draw, optional
         What turns rows into tokens, in place of the commit noise of ``begin``.
@@ -96,7 +96,7 @@ class Unmasking:
         What runs of equal seeds and histories share; by default every run computes for itself.
     door : Door, optional
         What asks, checks and charges; by default a new one for ``oracle``, with ``record``,
-        ``max_submissions``, ``on_event`` and ``sequence``.
+        ``max_evaluations``, ``on_event`` and ``sequence``.
     on_event : callable, optional
         Told of ``Progress`` and every ``Step``, and of details if it follows this sequence, such
         as a ``trace.Recorder`` (``run/events.py``).
@@ -107,11 +107,11 @@ class Unmasking:
         oracle: Oracle,
         *,
         given: ArrayLike | None = None,
-        rights: Right = ~Right.NONE,
+        allowed: Need = ~Need.NONE,
         temperature: float = 1.0,
         sequence: int = 0,
         record: Level = Level.LEDGER,
-        max_submissions: int | None = None,
+        max_evaluations: int | None = None,
         draw: Draw | None = None,
         shared: Shared | None = None,
         door: Door | None = None,
@@ -120,13 +120,13 @@ class Unmasking:
         self._door = door or Door(
             oracle,
             record=record,
-            max_submissions=max_submissions,
+            max_evaluations=max_evaluations,
             on_event=on_event,
             sequence=sequence,
         )
         self._history = History(self._door.length, self._door.vocab_size, given)
-        self._rights = rights
-        self._rights_used = Right.NONE
+        self._allowed = allowed
+        self._used = Need.NONE
         self._temperature = as_temperature(temperature)
         self._standing: Standing | None = None
         self._streams: Streams | None = None
@@ -138,16 +138,16 @@ class Unmasking:
         self._num_drafts = 0
         self._open: tuple[Stage, Reading] | None = None
         self._is_sharing = False
-        self._declared = ~Right.NONE
+        self._declared = ~Need.NONE
 
     # ----- Opening -------------------------------------------------------------------------
 
-    def begin(self, streams: Streams, declared: Right = ~Right.NONE) -> None:
+    def begin(self, streams: Streams, declared: Need = ~Need.NONE) -> None:
         """Bind the commit noise and the rights that a rule declares; samplers do this once."""
         require_streams(streams)
         if self._streams is not None:
             raise ValueError(
-                "this Unmasking was already used by a sampler; build a new one for a new run"
+                "this Run was already used by a sampler; build a new one for a new run"
             )
         self._streams, self._declared = streams, declared
         if self._draw is None:
@@ -161,7 +161,7 @@ class Unmasking:
             self._door.oracle,
             self._history,
             temperature=self._temperature,
-            rights=self._rights,
+            allowed=self._allowed,
             sequence=self.sequence,
             door=self._door,
             stand=self._stand,
@@ -247,11 +247,11 @@ class Unmasking:
 
         def consume(probe: Probe, rows: Rows) -> None:
             request.consume(probe, rows)
-            self._report("probe", stage.submissions)
+            self._report("probe", stage.evaluations)
 
         with self._stage("probe") as stage:
             yield from stage.ask_all(map(self._checked, request.probes), consume)
-        return stage.submissions
+        return stage.evaluations
 
     def _probe(self, request: Probe) -> Asking[Probed]:
         probe, query, refusals = self._checked(request)
@@ -260,7 +260,7 @@ class Unmasking:
 
         def consume(probe: Probe, rows: Rows) -> None:
             found.append(rows)
-            self._report("probe", stage.submissions)
+            self._report("probe", stage.evaluations)
 
         with self._stage("probe") as stage:
             yield from stage.ask_all([(probe, query, refusals)], consume)
@@ -282,12 +282,12 @@ class Unmasking:
 
     def _check_kept(self, states: StateArray) -> None:
         """Refuse states that change what is committed; some rules may mask it."""
-        if Right.REMASK in self._rights & self._declared:
+        if Need.REMASK in self._allowed & self._declared:
             committed = self._history.round_of >= 0
             again = (states == MASK) & committed
             if again.any():
                 states = np.where(again, self._history.state, states)
-                self._rights_used |= Right.REMASK
+                self._used |= Need.REMASK
         self._history.check_kept(states)
 
     # ----- Commits -------------------------------------------------------------------------
@@ -346,7 +346,7 @@ class Unmasking:
         if not is_open:
             self._require_current(reading)
         positions = check_batch(request.batch, self._history.state)
-        if Right.SELECT_AFTER_REPLY not in self._rights:
+        if Need.SELECT not in self._allowed:
             self._close_reading()
             return (yield from self._commit(replace(request, batch=positions, reading=None)))
         slots = np.searchsorted(reading.positions, positions)
@@ -370,7 +370,7 @@ class Unmasking:
                 stage.__exit__(type(problem), problem, None)
                 raise
             stage.__exit__(None, None, None)
-            self._rights_used |= Right.SELECT_AFTER_REPLY
+            self._used |= Need.SELECT
         return Committed(tokens, rows)
 
     def _require_current(self, reading: Reading) -> None:
@@ -393,10 +393,8 @@ class Unmasking:
         self._door.require_closed()
         draw = self._bound_draw()
         residual = self._residual_for("Draft")
-        if Right.COMMIT_CANDIDATES not in self._rights:
-            raise ValueError(
-                "Draft needs the right COMMIT_CANDIDATES, which this run does not grant"
-            )
+        if Need.CANDIDATES not in self._allowed:
+            raise ValueError("Draft needs the right CANDIDATES, which this run does not grant")
         reading = request.reading
         if reading is not None:
             self._require_current(reading)
@@ -416,7 +414,7 @@ class Unmasking:
         return drawn
 
     def _keep(self, request: Keep) -> Asking[IntArray]:
-        """Keep candidates; with the right ``SELECT_AFTER_REPLY`` the draft pays for it."""
+        """Keep candidates; with the right ``SELECT`` the draft pays for it."""
         self._door.require_closed()
         drawn = self._drafted
         if drawn is None:
@@ -424,14 +422,14 @@ class Unmasking:
         positions = check_batch(request.batch, self._history.state)
         slots = drawn.slots(positions)
         tokens = drawn.tokens[slots]
-        if Right.SELECT_AFTER_REPLY in self._rights:
+        if Need.SELECT in self._allowed:
             self._promote(self._promoted(positions), tokens, drawn.rows.take(slots))
         else:
             with self._stage("probe") as stage:
                 rows = (yield from stage.ask(*self._asked(positions))).rows
                 self._settle(positions, tokens, rows)
                 stage.commit(positions)
-        self._rights_used |= Right.COMMIT_CANDIDATES
+        self._used |= Need.CANDIDATES
         return tokens
 
     def _promoted(self, positions: IntArray) -> Event:
@@ -444,12 +442,12 @@ class Unmasking:
         self._settle(event.positions, tokens, rows)
         self._door.record(event)
         self._report("commit")
-        self._rights_used |= Right.SELECT_AFTER_REPLY
+        self._used |= Need.SELECT
 
     # ----- Verified values, and commits that are taken back ---------------------------------
 
     def _noise(self, request: Noise) -> Asking[CommitNoise]:
-        self._require(Right.VERIFY, "Noise")
+        self._require(Need.VERIFY, "Noise")
         if self._streams is None:
             raise ValueError("no commit noise yet: call begin(streams) first")
         yield from ()
@@ -457,7 +455,7 @@ class Unmasking:
 
     def _verify(self, request: Verify) -> Asking[None]:
         self._door.require_closed()
-        self._require(Right.VERIFY, "Verify")
+        self._require(Need.VERIFY, "Verify")
         positions = check_batch(request.batch, self._history.state)
         values = check_tokens(request.tokens, len(positions), self.vocab_size)
         event = promoted_commit(self.transcript, self._history.fingerprint, positions)
@@ -466,20 +464,20 @@ class Unmasking:
         self._door.record(event)
         if isinstance(self._draw, ScoredDraw):
             self._draw.note(positions, request.log_probs)
-        self._rights_used |= Right.VERIFY
+        self._used |= Need.VERIFY
         self._report("commit")
         yield from ()
 
     def _remask(self, request: Remask) -> Asking[None]:
         self._door.require_closed()
-        self._require(Right.REMASK, "Remask")
+        self._require(Need.REMASK, "Remask")
         positions = self._history.check_committed("Remask", request.batch)
         tokens = self._history.retreat(positions)
         self._drafted = None
         self._num_drafts += 1  # what is drawn next must be drawn afresh
         prints = np.array([self._history.fingerprint])
         self._door.record(Event("remask", 0, 0, positions, prints, tokens=tokens))
-        self._rights_used |= Right.REMASK
+        self._used |= Need.REMASK
         self._report("remask")
         yield from ()
 
@@ -612,19 +610,19 @@ class Unmasking:
         return self._door.tell
 
     @property
-    def rights(self) -> Right:
+    def allowed(self) -> Need:
         """Rights that samplers have on this run."""
-        return self._rights
+        return self._allowed
 
     @property
-    def rights_used(self) -> Right:
+    def used(self) -> Need:
         """Rights this run has made use of."""
-        return self._rights_used
+        return self._used
 
     # ----- Inside --------------------------------------------------------------------------
 
-    def _require(self, right: Right, operation: str) -> None:
-        if right not in self._rights:
+    def _require(self, right: Need, operation: str) -> None:
+        if right not in self._allowed:
             raise ValueError(
                 f"{operation} needs the right {right.name}, which this run does not grant"
             )
@@ -694,17 +692,17 @@ class Unmasking:
             hears.tell(Step(self.ledger.commits - 1, np.array([self.sequence]), self.state[None]))
 
 
-_PERFORM: dict[type, Callable[[Unmasking, Any], Asking[Any]]] = {
-    Preprocess: Unmasking._preprocess,
-    Read: Unmasking._read,
-    Draft: Unmasking._draft,
-    Keep: Unmasking._keep,
-    Probe: Unmasking._probe,
-    Stream: Unmasking._stream,
-    Commit: Unmasking._commit,
-    CommitAll: Unmasking._commit_all,
-    Once: Unmasking._once,
-    Noise: Unmasking._noise,
-    Verify: Unmasking._verify,
-    Remask: Unmasking._remask,
+_PERFORM: dict[type, Callable[[Run, Any], Asking[Any]]] = {
+    Preprocess: Run._preprocess,
+    Read: Run._read,
+    Draft: Run._draft,
+    Keep: Run._keep,
+    Probe: Run._probe,
+    Stream: Run._stream,
+    Commit: Run._commit,
+    CommitAll: Run._commit_all,
+    Once: Run._once,
+    Noise: Run._noise,
+    Verify: Run._verify,
+    Remask: Run._remask,
 }
