@@ -179,7 +179,7 @@ function found(run: Run, spent: number, free: number): [string, string] {
   const hits = run.hits();
   const wrong = hits?.wrong ? `, and ${plural(hits.wrong, "pair")} that the law does not tie directly` : "";
   const said = [
-    `Spent once, in ${plural(run.finalLedger.depth, "stage")} one after another, for any number of samples; each of them, one position at a time, would take ${count(free)}.`,
+    `Spent once, in ${plural(run.finalLedger.stages, "stage")} one after another, for any number of samples; each of them, one position at a time, would take ${count(free)}.`,
     hits && run.truth ? `${count(hits.found)} of ${plural(run.truth.from.length, "true tie")} found${wrong}.` : "",
     ...sentences(run.end?.notes).map((note) => sentence(note)),
   ];
@@ -210,7 +210,7 @@ function end(run: Run): [string, string] {
   const error = number(run.end?.batch_kl_se);
   const together = run.ignored.length;
   const said = [
-    `That is ${ratio}, in ${plural(run.finalLedger.depth, "stage")} one after another, ${count(run.finalLedger.commits)} of them commits.`,
+    `That is ${ratio}, in ${plural(run.finalLedger.stages, "stage")} one after another, ${count(run.finalLedger.commits)} of them commits.`,
     run.truth
       ? together
         ? `${count(together)} of ${plural(run.truth.from.length, "true dependence")} had both ends drawn at once.`

@@ -7,7 +7,7 @@ import type { Ledger, Run } from "./run";
 /** N this many times above what was spent does not fit on a readable chart. */
 const FAR = 6;
 const KINDS = ["preprocessing", "probes", "commits"] as const;
-const WORDS = { preprocessing: "preprocessing", probes: "probes", commits: "commits", depth: "depth" };
+const WORDS = { preprocessing: "preprocessing", probes: "probes", commits: "commits", stages: "stages" };
 
 export class LedgerView {
   readonly element: HTMLElement;
@@ -28,8 +28,8 @@ export class LedgerView {
     for (const [name, word] of Object.entries(WORDS)) {
       const value = el("dd", { "data-counter": name }, "0");
       this.counters.set(name, value);
-      const term = el("dt", { class: name === "depth" ? "bare" : name }, word);
-      if (name !== "depth") term.style.setProperty("--swatch", `var(--${name})`);
+      const term = el("dt", { class: name === "stages" ? "bare" : name }, word);
+      if (name !== "stages") term.style.setProperty("--swatch", `var(--${name})`);
       list.append(el("div", {}, term, value));
     }
     this.element = el(

@@ -46,8 +46,8 @@ function start(runs: Run[]): void {
 function totals(runs: Run[]): HTMLElement {
   const table = el("table");
   for (const run of runs) {
-    const { preprocessing, probes, commits, depth } = run.finalLedger;
-    const values = { total: total(run.finalLedger), preprocessing, probes, commits, depth };
+    const { preprocessing, probes, commits, stages } = run.finalLedger;
+    const values = { total: total(run.finalLedger), preprocessing, probes, commits, stages };
     for (const [name, value] of Object.entries(values)) {
       table.append(el("tr", {}, el("th", {}, name), el("td", {}, String(value))));
     }

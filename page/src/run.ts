@@ -11,7 +11,7 @@ export interface Ledger {
   preprocessing: number;
   probes: number;
   commits: number;
-  depth: number;
+  stages: number;
 }
 
 export const total = (ledger: Ledger): number =>
@@ -140,7 +140,7 @@ export class Run {
   }
 
   private readSteps(events: Event[], ends: number[][]): void {
-    let ledger: Ledger = { preprocessing: 0, probes: 0, commits: 0, depth: 0 };
+    let ledger: Ledger = { preprocessing: 0, probes: 0, commits: 0, stages: 0 };
     let batch = -1;
     const blank = { batch: -1, positions: EMPTY, tokens: EMPTY, edges: EMPTY, statuses: NO_STATUS, strengths: NO_STRENGTH };
     this.steps.push({ type: "start", event: { type: "start" }, ledger, ...blank, messages: [] });
@@ -359,12 +359,12 @@ export class Run {
 
 function readLedger(value: unknown): Ledger | null {
   if (Array.isArray(value)) {
-    const [preprocessing, probes, commits, depth] = value.map(Number);
-    return { preprocessing, probes, commits, depth };
+    const [preprocessing, probes, commits, stages] = value.map(Number);
+    return { preprocessing, probes, commits, stages };
   }
   if (typeof value === "object" && value !== null) {
-    const { preprocessing, probes, commits, depth } = value as Record<string, number>;
-    return { preprocessing, probes, commits, depth };
+    const { preprocessing, probes, commits, stages } = value as Record<string, number>;
+    return { preprocessing, probes, commits, stages };
   }
   return null;
 }

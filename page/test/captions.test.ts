@@ -6,7 +6,7 @@ import { readTraces } from "../src/decode";
 import type { Event } from "../src/decode";
 import { Run } from "../src/run";
 
-const LEDGER = { preprocessing: 1, probes: 20, commits: 0, depth: 3 };
+const LEDGER = { preprocessing: 1, probes: 20, commits: 0, stages: 3 };
 const EVENTS: Event[] = [
   { type: "preprocess", positions: [0, 1, 2, 3], ledger: [1, 0, 0, 1, 4] },
   { type: "probe", purpose: "first", count: 20, ledger: [1, 20, 0, 2, 40] },

@@ -105,7 +105,8 @@ def draw_quality(
         ):
             axes.plot(
                 [point.mean("evaluations_without_selection") for point in points], quality,
-                color=color, marker=marker, markersize=5, markerfacecolor="none", linewidth=0.6, linestyle=":",
+                color=color, marker=marker, markersize=5, markerfacecolor="none",
+                linewidth=0.6, linestyle=":",
             )  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")

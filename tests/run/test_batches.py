@@ -236,7 +236,7 @@ def test_what_older_files_do_not_have_is_what_it_was_then(law, tmp_path):
 
 
 def test_every_field_of_a_batch_and_of_its_results_comes_back(law, tmp_path):
-    rights = cp.Need.VERIFY | cp.Need.SELECT
+    used = cp.Need.VERIFY | cp.Need.SELECT
     drawn = cp.sample(law.oracle(), "one-batch", 2, seed=5, temperature=0.5, progress=False)
     results = [
         replace(

@@ -165,8 +165,8 @@ def _show(console: Any, model: str, found: Scores) -> None:
     columns = ["name", "rank", "score", "error", "recovery", "positions scored"]
     used = [k for k in range(len(columns)) if any(row[k] != "-" for row in rows)]
     notes = [
-        f"{len(found)} sequences, {found.ledger.evaluations:,} evaluations. Nats per scored position "
-        "at temperature 1: lower is better."
+        f"{len(found)} sequences, {found.ledger.evaluations:,} evaluations. Nats per scored "
+        "position at temperature 1: lower is better."
     ]
     if len(found) > SHOWN:
         notes.insert(0, f"... and {len(found) - SHOWN} more.")

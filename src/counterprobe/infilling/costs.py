@@ -39,7 +39,8 @@ def cost_watch(rule: Sampler, masked: int, vocab_size: int, count: int) -> Liste
             left = now.masked - now.committed
             _warn(
                 f"{rule.name} has taken {now.ledger.evaluations:,} evaluations for "
-                f"{_masks(most)}, more than one at a time, {most:,}, with {_masks(left)} left; {REMEDY}"
+                f"{_masks(most)}, more than one at a time, {most:,}, with {_masks(left)} "
+                f"left; {REMEDY}"
             )
 
     return Listener(watch, Progress)
