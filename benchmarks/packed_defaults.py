@@ -32,7 +32,7 @@ def run(family: str, length: int, draw: int) -> dict[str, Any]:
         result = Packed()(cp.run.Run(law.oracle()), cp.Streams.from_seed(STREAM))
     kl = cp.evaluation.batch_kl(law, result)
     return {
-        "total": result.ledger.evaluations,
+        "evaluations": result.ledger.evaluations,
         "probes": result.ledger.probes,
         "commits": result.ledger.commits,
         "stages": result.ledger.stages,
@@ -49,7 +49,7 @@ def main() -> None:
             runs = [run(family, length, draw) for draw in DRAWS]
             cell = {key: sum(one[key] for one in runs) / len(runs) for key in runs[0]}
             cell["batch_kl"] = max(one["batch_kl"] for one in runs)
-            cell |= {"share": cell["total"] / length, "runs": len(runs)}
+            cell |= {"share": cell["evaluations"] / length, "runs": len(runs)}
             figures |= {f"{family}.{length}.{key}": value for key, value in cell.items()}
             print(family, length, cell, flush=True)
     report(figures, options.json)

@@ -67,7 +67,7 @@ def assert_as_alone(result: cp.SampleResult, expected: cp.SampleResult) -> None:
     assert (result.tokens is None) == (expected.tokens is None)
     assert result.round_of_position.tolist() == expected.round_of_position.tolist()
     assert result.ledger == expected.ledger
-    assert result.used == expected.rights
+    assert result.used == expected.used
     assert result.reason == expected.reason
     assert result.transcript.replay() == result.ledger
     for mine, other in zip(result.transcript.events, expected.transcript.events, strict=True):

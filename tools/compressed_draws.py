@@ -39,7 +39,7 @@ def measure(family: str, length: int, target: int, stream: int, assume: Assume) 
         "draw": target,
         "stream": stream,
         "assume": assume,
-        "total": ledger.evaluations,
+        "evaluations": ledger.evaluations,
         "probes": ledger.probes,
         "commits": ledger.commits,
         "stages": ledger.stages,

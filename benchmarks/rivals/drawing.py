@@ -38,17 +38,17 @@ Spot = tuple[str, float, float, str, bool]
 End = tuple[str, int, float, str]
 
 
-def kind_of(name: str, rights: Sequence[str]) -> str:
-    """Return what kind of rule a sampler is: by its name where that says more than its rights."""
+def kind_of(name: str, needs: Sequence[str]) -> str:
+    """Return what kind of rule a sampler is: by its name where that says more than its needs."""
     first = name.split()[0]
     if first in GRAPHS:
         return "finds or is told a graph"
     if first in TESTS:
         return "tests drawn values"
-    for right, kind in (("verify", "verifies"), ("remask", "masks again")):
-        if right in rights:
+    for need, kind in (("verify", "verifies"), ("remask", "masks again")):
+        if need in needs:
             return kind
-    return "goes by confidence" if rights else "fixes its batches"
+    return "goes by confidence" if needs else "fixes its batches"
 
 
 def draw_figure(cells: Cells, file: Path, family: str = "two-type-path") -> None:
@@ -277,8 +277,8 @@ def draw_learned(laws: Mapping[str, Any], file: Path) -> None:
     figure = Figure(figsize=(9.5, 1.4 + 0.24 * len(ranked)), layout="constrained")
     panel = figure.subplots()
     for height, name in enumerate(ranked):
-        rights = SAMPLERS[name]().rights.names() if name in SAMPLERS else ()
-        color = KINDS[kind_of(name, rights)]
+        needs = SAMPLERS[name]().needs.names() if name in SAMPLERS else ()
+        color = KINDS[kind_of(name, needs)]
         panel.axhline(height, color="0.93", linewidth=0.6, zorder=0)
         for offset, (law, mark) in enumerate(zip(laws, "osD^v<>", strict=False)):
             needed = needs[name].get(law)

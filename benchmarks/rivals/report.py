@@ -168,7 +168,7 @@ def _strongest(cells: Cells, family: str) -> str:
             )
         )
     heading = [
-        "sampler", "setting", "rights", "told", "evaluations", "exponent", "stages", "exponent",
+        "sampler", "setting", "needs", "told", "evaluations", "exponent", "stages", "exponent",
         "widest stage", "tokens per forward", "batch KL",
     ]  # fmt: skip
     return _table(heading, [row for _, row in sorted(rows, key=lambda r: r[0])], left=4)

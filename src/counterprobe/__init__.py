@@ -1,8 +1,7 @@
 """Parallel unmasking: whole sequences from a masked model with few evaluations.
 
-A target or a model offers an oracle; an ``Run`` is one run against it, with its ledger; a
-sampler runs it to completion and returns a ``SampleResult``. ``sample`` does all of it for any
-number of sequences. Whatever is not here has a named place: ``samplers``, ``planning``,
+A target or a model offers an oracle; a sampler is a rule that draws a sequence from it; ``sample``
+draws any number of sequences and counts what they took in a ledger. Whatever is not here has a named place: ``samplers``, ``planning``,
 ``evaluation``, ``rows``, ``run``, ``errors`` and so on.
 """
 
@@ -34,7 +33,6 @@ from counterprobe.oracles import CallableOracle, Oracle, OracleInfo, Query, Read
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.results import SampleResult, StopReason
-from counterprobe.run.run import Run
 from counterprobe.sampling import sample
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
@@ -58,7 +56,6 @@ __all__ = [
     "Query",
     "Readouts",
     "Reply",
-    "Run",
     "SampleBatch",
     "SampleResult",
     "SoftStructure",

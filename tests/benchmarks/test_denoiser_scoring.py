@@ -187,10 +187,10 @@ def test_every_contestant_has_its_own_key_and_runs(
     for one in everyone:
         found = score(draw(oracle, one), trained, reference)
         assert found["evaluations"] >= 1
-        rights = one.rule.needs.names()
-        if "candidates" in rights:
+        needs = one.rule.needs.names()
+        if "candidates" in needs:
             assert found["kl"] is None
-        elif "remask" not in rights:  # a rule that goes back may have had no occasion
+        elif "remask" not in needs:  # a rule that goes back may have had no occasion
             assert found["kl"] is not None
 
 

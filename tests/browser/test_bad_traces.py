@@ -120,7 +120,7 @@ def test_browser_without_a_canvas_gets_the_totals(
     without = "HTMLCanvasElement.prototype.getContext = () => null"
     said = message(watch(page_of(document), script=without))
     assert "cannot draw" in said
-    assert str(document["events"][-1]["ledger"]["total"]) in said
+    assert str(document["events"][-1]["ledger"]["evaluations"]) in said
 
 
 def test_file_opened_on_an_empty_page_is_shown(
@@ -142,7 +142,7 @@ def test_file_opened_on_an_empty_page_is_shown(
     watched.go(watched.last_step)
     end = recorded("packed", 15).end
     assert end is not None
-    assert watched.counters()["total"] == end["ledger"]["total"]
+    assert watched.counters()["total"] == end["ledger"]["evaluations"]
 
 
 @pytest.mark.parametrize("is_sequence", [False, True])

@@ -37,7 +37,7 @@ def check_steps(watched: Watched, run: trace.Trace) -> None:
         watched.go(step)
         assert watched.counters() == expected[step]
     assert run.end is not None
-    assert watched.counters()["total"] == run.end["ledger"]["total"]
+    assert watched.counters()["total"] == run.end["ledger"]["evaluations"]
     has_drawn = run.end["stop"] == "completed"
     assert (watched.drawing(".positions") != nothing_drawn) == has_drawn
 

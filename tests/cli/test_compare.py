@@ -26,14 +26,14 @@ def test_every_sampler_is_set_against_the_others():
     for entry in content["samplers"]:
         mine = [r for r in content["records"] if r["sampler"] == entry["sampler"]]
         assert len(mine) == content["runs"] == entry["completed"] == 2
-        assert entry["evaluations"] == sum(r["total"] for r in mine) / 2
+        assert entry["evaluations"] == sum(r["evaluations"] for r in mine) / 2
         sampler = SAMPLERS[entry["sampler"]]().informed_by(law)
         assert entry["exact"] == sampler.exact_for(40)
         assert entry["needs"] == sampler.needs.names()
         for record in mine:
             run = cp.run.Run(law.oracle())
             again = sampler(run, cp.Streams(record["decision_seed"], record["commit_seed"]))
-            assert again.ledger.evaluations == record["total"]
+            assert again.ledger.evaluations == record["evaluations"]
             found = batch_kl(law, again).value
             if again.used & (cp.Need.VERIFY | cp.Need.REMASK):
                 assert record["batch_kl"] is None
@@ -79,7 +79,7 @@ def test_every_width_has_whole_words_and_whole_names(width):
     for name in ("information-curve", "one-batch", "punt", "random-balanced"):
         assert [line for line in lines if line.split()[:1] == [name]], name
     words = result.stdout.split("information-curve")[0].split()
-    for heading in ("sampler", "total", "stages", "batch", "KL"):
+    for heading in ("sampler", "evaluations", "stages", "batch", "KL"):
         assert heading in words
     hidden = {"commits", "exact"} - set(words)
     assert (hidden == set()) == (width >= 100)

@@ -60,7 +60,7 @@ def test_what_was_asked_for_is_in_the_file(content):
     assert content["model"] == "sapiens-heavy"
     assert content["text"] == SEQUENCE
     assert (content["n"], content["masked"], content["count"], content["seed"]) == (12, 4, 4, 5)
-    assert content["reference"]["total"] == 4 * 4
+    assert content["reference"]["evaluations"] == 4 * 4
     assert len(set(content["reference"]["texts"])) > 1
     sequential, balanced, maskgit, _ = content["samplers"]
     assert sequential["batch_kl"] == 0

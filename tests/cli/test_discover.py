@@ -50,7 +50,7 @@ def test_the_edges_of_a_law_are_certified_and_kept(tmp_path):
     assert sorted(map(sorted, kept.edges.tolist())) == sorted(map(sorted, law.edges.tolist()))
     assert kept.edges.tolist() == found.edges.tolist()
     assert record["target"] == "path"
-    assert record["total"] == found.ledger.evaluations
+    assert record["evaluations"] == found.ledger.evaluations
     assert record["edges"] == 15
     said = shown(*PATH, "--seed", 3)
     assert said.startswith("path, certified positions 16 edges 15 unresolved positions 0")
@@ -69,7 +69,7 @@ def test_strengths_of_a_law_are_found_softly():
     oracle = cp.families.build("path", 16, 196).oracle()
     found = cp.discover(oracle, cp.Streams.from_seed(1), mode="soft", probes=64)
     assert record["kind"] == "soft"
-    assert record["total"] == found.ledger.evaluations
+    assert record["evaluations"] == found.ledger.evaluations
     assert record["total_strength"] == found.summary()["total_strength"]
     said = shown(*SOFT_PATH)
     assert said.startswith("path, soft positions masked 16")
@@ -109,7 +109,7 @@ def test_settings_of_the_screen_are_read_as_numbers():
 
 @pytest.mark.parametrize("text", ["EVQ", "EVX"])
 def test_fewer_than_two_masks_need_no_probes(text):
-    assert record_of(*MODEL, "--sequence", text)["total"] == 0
+    assert record_of(*MODEL, "--sequence", text)["evaluations"] == 0
     said = shown(*MODEL, "--sequence", text)
     assert "edges 0" in said
     assert "nan" not in said
@@ -258,7 +258,7 @@ def test_what_was_found_before_ctrl_c_is_kept(tmp_path, method):
     whole = record_of(*words)
     assert whole["faults"]["replayed"] == found.ledger.evaluations
     assert whole["faults"]["asked"] > 0
-    assert whole["total"] == whole["faults"]["replayed"] + whole["faults"]["asked"]
+    assert whole["evaluations"] == whole["faults"]["replayed"] + whole["faults"]["asked"]
     assert method == "soft" or (whole["unresolved"], whole["edges"]) == (0, 299)
 
 

@@ -70,7 +70,7 @@ def test_infill_draws_the_same_texts_in_micro_batches_here_and_elsewhere():
     here, alone = answer(*words, "--engine", "local"), answer(*words)
     assert spread == here
     assert spread["texts"] == alone["texts"]
-    assert spread["total"] == alone["total"]
+    assert spread["evaluations"] == alone["evaluations"]
     assert spread["measuring"] == alone["measuring"] > 0
 
 
@@ -80,7 +80,7 @@ def test_completions_and_finished_texts_come_from_an_engine_too():
     one = answer(*words, "EVQLVESGXGLVQPGGSLRXSC", "--top-k", 2, *local)
     assert one["ranked"][0]["text"] == "EVQLVESGGGLVQPGGSLRLSC"
     whole = answer(*words, "EVQLVESGGGL", *local)
-    assert (whole["texts"], whole["total"]) == (["EVQLVESGGGL"], 0)
+    assert (whole["texts"], whole["evaluations"]) == (["EVQLVESGGGL"], 0)
 
 
 def test_temperature_zero_is_left_to_drawing():

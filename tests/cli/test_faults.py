@@ -82,7 +82,7 @@ def check(folder: Path, signals: list[int], asked: list[int], seed: int) -> None
     alone = invoke(*RUN, "--json", folder / "whole.json", "--checkpoint", folder / "whole.log")
     assert alone.exit_code == 0, alone.stderr
     whole = json.loads((folder / "whole.json").read_text())
-    total, scored = whole["total"], 2 * 10  # one state a scored token
+    total, scored = whole["evaluations"], 2 * 10  # one state a scored token
     assert whole.pop("faults")["asked"] == sum(asked) == total + scored
     size = (folder / "whole.log").stat().st_size
     log, lives = folder / "run.log", 1
@@ -154,7 +154,7 @@ def test_a_log_begun_here_is_gone_on_with_on_an_engine_with_retries(tmp_path, as
     begun = record_of(*words)
     asked.clear()
     record = record_of(*words, "--engine", "local", "--retries", 2)
-    assert record["texts"] == begun["texts"] and record["total"] == begun["total"]
+    assert record["texts"] == begun["texts"] and record["evaluations"] == begun["evaluations"]
     assert begun["faults"]["repeated"] == record["faults"]["repeated"] == 1
     assert record["faults"]["asked_to_recognise"] == 1 and sum(asked) == 2
     assert record["faults"]["failed_attempts"] == record["faults"]["asked"] == 0
@@ -178,7 +178,7 @@ def test_discover_goes_on_to_the_same_structure(tmp_path, monkeypatch):
     assert faults["replayed"] > 0
     assert faults["asked_to_recognise"] == 1
     assert faults["asked"] + 1 == counted[0].states > 1
-    assert faults["replayed"] + faults["asked"] == record["total"]
+    assert faults["replayed"] + faults["asked"] == record["evaluations"]
     before, after = cp.load_structure(one), cp.load_structure(two)
     assert np.array_equal(before.edges, after.edges) and before.ledger == after.ledger
     assert np.array_equal(before.unary, after.unary)
@@ -264,7 +264,7 @@ def test_failed_calls_are_repeated_and_reported_apart(wrapped):
     wrapped(flaky(lambda call: call % 3 == 1))
     assert invoke(*DISCOVER).exit_code == 1
     record = record_of(*DISCOVER, "--retries", 2)
-    assert record["total"] == whole["total"]
+    assert record["evaluations"] == whole["evaluations"]
     assert record["faults"]["failed_attempts"] > 0
 
 

@@ -67,7 +67,7 @@ def test_the_record_is_what_python_returns():
     assert record["log_probs"] == drawn.log_probs.tolist()
     assert record["log_likelihoods"] == drawn.log_likelihoods.tolist()
     assert record["measuring"] == drawn.measuring.evaluations
-    assert record["total"] == drawn.ledger.evaluations == 3 * 4
+    assert record["evaluations"] == drawn.ledger.evaluations == 3 * 4
     assert len(set(record["texts"])) > 1
 
 
@@ -94,7 +94,7 @@ def test_a_text_without_a_mask_comes_back_and_nothing_is_asked(unasked):
     assert "nan" not in result.stdout
     assert result.stdout.splitlines()[-3::2] == ["EVQLV", "EVQLV"]
     record = record_of(*arguments)
-    assert (record["total"], record["measuring"], record["texts"]) == (0, 0, ["EVQLV"] * 2)
+    assert (record["evaluations"], record["measuring"], record["texts"]) == (0, 0, ["EVQLV"] * 2)
 
 
 def test_only_allowed_letters_are_drawn():
@@ -121,7 +121,7 @@ def test_a_file_is_read_without_its_header(tmp_path, masked):
 def test_proteins_are_designed_in_commit_order():
     arguments = (*PROTEIN, "--order", "commit", "--sampler", "spread", "--set", "batches=3")
     record = record_of(*arguments, "--count", 2)
-    assert record["total"] == 2 * 3
+    assert record["evaluations"] == 2 * 3
     assert [len(text) for text in record["texts"]] == [76, 76]
     part = "X" * 20 + record["texts"][0][20:]
     filled = record_of(*arguments, "--sequence", part)["texts"][0]
@@ -137,7 +137,9 @@ def test_a_structure_sets_the_number_of_batches(structure):
         model_options=CPU, progress=False,
     )  # fmt: skip
     assert record["texts"] == list(drawn.texts)
-    assert record["total"] == drawn.ledger.evaluations > 3 * 2, "recognising it is charged too"
+    assert record["evaluations"] == drawn.ledger.evaluations > 3 * 2, (
+        "recognising it is charged too"
+    )
     settled = record_of(*BASE, "--structure", structure, "--set", "batches=2", "--count", 3)
     assert settled["texts"] == record["texts"]
 
@@ -168,7 +170,7 @@ def test_top_k_lists_joint_completions_beside_independent_ones():
     found = cp.fill_mask("sapiens-heavy", text, top_k=3, model_options=CPU)
     assert record["positions"] == [3, 5]
     assert record["exhaustive"] is True
-    assert record["total"] == found.ledger.evaluations
+    assert record["evaluations"] == found.ledger.evaluations
     for name in ("ranked", "independent"):
         assert [one["text"] for one in record[name]] == [one.text for one in getattr(found, name)]
     joints = [one["log_joint"] for one in record["ranked"]]
@@ -669,7 +671,7 @@ def test_one_structure_of_a_backbone_serves_two_templates(scaffold, tmp_path):
         assert choice["sampler"] == {"planned": "planned", "distance": "spread"}[best]
         # Four sequences of each way are drawn in four batches and read once more.
         assert choice["evaluations"] == 2 * 4 * (4 + 1)
-        assert one["total"] == len(soft.sample_states) + choice["evaluations"] + 2 * 4
+        assert one["evaluations"] == len(soft.sample_states) + choice["evaluations"] + 2 * 4
 
 
 def test_designs_of_refused_structures_are_gone_on_with(scaffold, tmp_path, monkeypatch):
@@ -719,7 +721,7 @@ def test_what_auto_chose_is_one_line_on_the_terminal_and_stands_in_the_json():
     chosen = record_of(*arguments, "--count", 20)
     assert line == f"auto chose {chosen['choice']['why']}"
     assert chosen["sampler"] == "auto" and chosen["choice"]["one_at_a_time"] == 160
-    assert chosen["total"] <= 160
+    assert chosen["evaluations"] <= 160
 
 
 def test_a_rule_that_costs_more_than_one_at_a_time_says_so_on_standard_error():

@@ -33,7 +33,7 @@ def dimer(tmp_path_factory) -> Path:
 def test_one_chain_of_a_complex_is_fixed(dimer, order):
     arguments = (*MODEL, dimer, "--fixed", "A", "--order", order, "--count", 3)
     record = record_of(*arguments, "--sampler", "spread", "--set", "batches=4")
-    assert record["total"] == 3 * 4
+    assert record["evaluations"] == 3 * 4
     for text in record["texts"]:
         first, second = text.split("/")
         assert first == NATIVE
@@ -54,7 +54,7 @@ def test_chains_stand_in_the_order_that_was_asked_for(dimer):
 def test_chains_of_a_homodimer_are_designed_alike_and_charged_once(dimer, order):
     arguments = (*MODEL, dimer, "--symmetric", "A,B", "--design", "A5-14", "--order", order)
     record = record_of(*arguments, "--sampler", "sequential", "--count", 2)
-    assert record["total"] == 2 * 10
+    assert record["evaluations"] == 2 * 10
     for text in record["texts"]:
         first, second = text.split("/")
         assert first == second

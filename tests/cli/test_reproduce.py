@@ -87,10 +87,10 @@ def test_a_forest_of_your_own_must_be_what_it_was(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"total": 7}, "total: 7 before, 60 now"),
+        ({"evaluations": 7}, "evaluations: 7 before, 60 now"),
         ({"tokens_fingerprint": "0123456789abcdef"}, "tokens_fingerprint: '0123456789abcdef'"),
         ({"batch_kl": 0.5}, "batch_kl: 0.5 before, 0.0 now"),
-        ({"rights": ["verify"]}, "rights: ['verify'] before, [] now"),
+        ({"used": ["verify"]}, "used: ['verify'] before, [] now"),
         ({"stop": "infeasible"}, "stop: 'infeasible' before, 'completed' now"),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_difference_is_named_and_exits_with_one(tmp_path, changes, named):
 def test_one_run_of_many_is_named(tmp_path):
     file = made(tmp_path, "compare", "--n", 20, "--samplers", "one-batch,spread", "--runs", 2)
     records = json.loads(file.read_text())["records"]
-    records[2]["total"] += 1
+    records[2]["evaluations"] += 1
     edit(file, records=records)
     outcome = record_of("reproduce", file, code=1)
     assert list(outcome["differences"]) == ["records[2].evaluations"]
@@ -162,5 +162,5 @@ def test_what_is_no_result_is_refused(tmp_path, text, message):
 def test_options_of_another_kind_are_bad_input_not_a_crash(tmp_path, options, message):
     file = tmp_path / "run.json"
     told = {"command": "sample", "options": options, "versions": {}}
-    file.write_text(json.dumps({"total": 3, "made_by": told}))
+    file.write_text(json.dumps({"evaluations": 3, "made_by": told}))
     assert message in refused("reproduce", file)

@@ -26,10 +26,10 @@ FIELDS = {
     "preprocessing": int,
     "probes": int,
     "commits": int,
-    "total": int,
+    "evaluations": int,
     "stages": int,
     "tokens_per_forward": float,
-    "rights": list,
+    "used": list,
     "batch_kl": float,
     "batch_kl_se": float,
     "stop": str,
@@ -59,14 +59,18 @@ def test_the_record_has_every_field():
     record = record_of("--n", 40, "--sampler", "random-balanced", "--set", "batches=4")
     for name, kind in FIELDS.items():
         assert isinstance(record[name], kind), name
-    assert record["total"] == record["preprocessing"] + record["probes"] + record["commits"] == 4
+    assert (
+        record["evaluations"]
+        == record["preprocessing"] + record["probes"] + record["commits"]
+        == 4
+    )
     assert record["stages"] == 4
     assert (record["family"], record["n"], record["vocab"]) == ("path", 40, 2048)
     assert (record["sampler"], record["settings"]) == (
         "random-balanced",
         {"batches": 4, "larger_first": True},
     )
-    assert (record["rights"], record["stop"]) == ([], "completed")
+    assert (record["used"], record["stop"]) == ([], "completed")
     assert record["batch_kl"] > 0
 
 
@@ -281,7 +285,7 @@ def test_an_infeasible_run_is_exit_code_three():
     assert result.exit_code == 3
     record = json.loads(result.stdout)
     assert record["stop"] == "infeasible"
-    assert (record["total"], record["batch_kl"]) == (0, None)
+    assert (record["evaluations"], record["batch_kl"]) == (0, None)
     assert len(result.stderr.strip().splitlines()) == 1
     assert "infeasible" in result.stderr
 
@@ -312,7 +316,7 @@ def test_a_cap_on_evaluations_stops_before_it_and_says_what_was_paid(tmp_path):
     assert result.exit_code == 1
     assert "stopped: " in result.stderr
     record = json.loads(file.read_text())
-    assert record["total"] == 10
+    assert record["evaluations"] == 10
     assert record["stop"] != "completed"
     assert record["tokens_fingerprint"] is None
 

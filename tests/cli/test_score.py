@@ -67,7 +67,7 @@ def test_its_json_is_made_again(fasta, tmp_path):
     arguments = (*MODEL, "--method", "chain-rule", "--orders", 2, "--design", "4-5")
     assert invoke(fasta, *arguments, "--json", file).exit_code == 0
     record = json.loads(file.read_text())
-    assert record["total"] == 2 * 2 * 2 and record["orders"] == 2
+    assert record["evaluations"] == 2 * 2 * 2 and record["orders"] == 2
     assert [one["scored"] for one in record["scores"]] == [2, 2]
     assert all(one["error"] >= 0 for one in record["scores"])
     again = command_line.invoke("reproduce", file)

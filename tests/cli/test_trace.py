@@ -56,9 +56,9 @@ def test_sample_writes_a_trace_with_its_ledger_tokens_and_batch_kl(tmp_path, mon
     said = done(*arguments).stdout
     assert f"Wrote {files['trace']}." in said.replace("\n", "")
     record, trace = json.loads(files["run"].read_text()), load_trace(files["trace"])
-    assert {key: trace.end["ledger"][key] for key in ("probes", "commits", "total", "stages")} == {
-        key: record[key] for key in ("probes", "commits", "total", "stages")
-    }
+    assert {
+        key: trace.end["ledger"][key] for key in ("probes", "commits", "evaluations", "stages")
+    } == {key: record[key] for key in ("probes", "commits", "evaluations", "stages")}
     assert trace.end["batch_kl"] == pytest.approx(record["batch_kl"])
     assert trace.end["batch_kl"] > 0
     assert trace.header["family"] == "binary-tree"
@@ -80,7 +80,7 @@ def test_sample_writes_a_page_and_leaves_nothing_else(tmp_path):
     file = tmp_path / "run.html"
     done("sample", "--family", "path", "--n", 15, "--trace", file)
     (entry,) = page_content(file)["traces"]
-    assert entry["trace"]["events"][-1]["ledger"]["total"] == 15
+    assert entry["trace"]["events"][-1]["ledger"]["evaluations"] == 15
     assert os.listdir(tmp_path) == ["run.html"]
 
 
@@ -152,7 +152,7 @@ def test_discover_traces_what_it_found_and_spent(tmp_path):
                 "--trace", files["trace"]).stdout  # fmt: skip
     assert f"Wrote {files['trace']}." in said.replace("\n", "")
     record, trace = json.loads(files["found"].read_text()), load_trace(files["trace"])
-    assert trace.end["ledger"]["total"] == record["total"]
+    assert trace.end["ledger"]["evaluations"] == record["evaluations"]
     assert len(replay(trace).edges) == record["edges"] == 14
     assert (trace.header["task"], trace.header["family"]) == ("discover", "path")
     law = cp.families.path(length=15, target_seed=196)
@@ -193,7 +193,7 @@ def test_a_trace_alone_is_summarised(traced):
     said = done("trace", traced).stdout
     trace = load_trace(traced)
     assert "run.json: compressed on exact path" in said
-    assert f"{trace.end['ledger']['total']:,}" in said
+    assert f"{trace.end['ledger']['evaluations']:,}" in said
     assert re.search(r"edges known at the end +14\b", said)
     assert re.search(r"stop +completed", said)
 
@@ -201,7 +201,7 @@ def test_a_trace_alone_is_summarised(traced):
 def test_the_summary_as_json_is_all_of_standard_output(traced):
     result = done("trace", traced, "--json", "-")
     record = json.loads(result.stdout)
-    assert record["total"] == load_trace(traced).end["ledger"]["total"]
+    assert record["evaluations"] == load_trace(traced).end["ledger"]["evaluations"]
     assert (record["n"], record["committed"], record["edges"]) == (15, 15, 14)
     assert (record["stop"], record["truncated"], record["thinned"]) == ("completed", False, [])
 

@@ -106,12 +106,12 @@ def test_a_screen_in_vain_leaves_a_whole_trace_that_says_why(tmp_path, lying):
     trace = load_trace(tmp_path / "found.json")
     assert not trace.is_truncated
     assert (trace.end["stop"], trace.end["reason"]) == ("infeasible", str(caught.value))
-    assert trace.end["ledger"]["total"] > 1
+    assert trace.end["ledger"]["evaluations"] > 1
     check_account(trace, cp.Ledger(**_counts(trace.end["ledger"])))
 
 
 def _counts(ledger: dict[str, int]) -> dict[str, int]:
-    sums = ("noncommit", "total", "evaluations_without_selection")
+    sums = ("noncommit", "evaluations", "evaluations_without_selection")
     return {name: count for name, count in ledger.items() if name not in sums}
 
 
@@ -140,7 +140,7 @@ def test_too_little_to_screen_is_told_as_nothing(tmp_path, law, mode):
     given[5] = cp.MASK
     trace, found = told(tmp_path, law.oracle(), mode=mode, given=given)
     assert not events(trace, "preprocess") and not events(trace, "probe")
-    assert trace.end["ledger"]["total"] == found.ledger.evaluations == 0
+    assert trace.end["ledger"]["evaluations"] == found.ledger.evaluations == 0
 
 
 # ----- Progress, and Ctrl-C ------------------------------------------------------------------

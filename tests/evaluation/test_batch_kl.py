@@ -106,12 +106,12 @@ def assert_not_measured(measured: BatchKL) -> None:
 
 def test_a_run_that_verifies_is_not_measured(coupled):
     result = OneBatch()(cp.run.Run(coupled.oracle()), STREAMS)
-    for rights in (
+    for used in (
         cp.Need.VERIFY,
         cp.Need.REMASK,
         cp.Need.VERIFY | cp.Need.SELECT,
     ):
-        assert_not_measured(batch_kl(coupled, dataclasses.replace(result, allowed=rights)))
+        assert_not_measured(batch_kl(coupled, dataclasses.replace(result, used=used)))
     selecting = dataclasses.replace(result, allowed=cp.Need.SELECT)
     assert batch_kl(coupled, selecting).value > 0
 

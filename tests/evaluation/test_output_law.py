@@ -333,7 +333,7 @@ def test_rules_that_do_not_draw_from_rows_alone_are_refused(right) -> None:
 
 
 def test_a_rule_that_selects_after_the_reply_has_an_output_law() -> None:
-    assert cp.samplers.Sequential("confidence").rights == cp.Need.SELECT
+    assert cp.samplers.Sequential("confidence").needs == cp.Need.SELECT
     assert exact_output_law(small_law(1), cp.samplers.Sequential("confidence")) is not None
 
 

@@ -126,7 +126,7 @@ def test_it_becomes_plain_values(table_law):
     assert plain["batch_kl"] == found.batch_kl.value
     assert plain["p_value"] == dict(found.test.p_value)
     assert plain["largest_site_difference"] == found.frequencies.site.max()
-    assert plain["measuring"]["total"] == found.ledger.evaluations
+    assert plain["measuring"]["evaluations"] == found.ledger.evaluations
 
 
 def test_what_cannot_be_measured_is_refused(table_law):

@@ -57,7 +57,7 @@ def test_a_record_is_plain_values_with_the_settings_that_were_asked_for():
     assert record["settings"] == {"accuracy": 0.5, "dependence": None}
     assert record["knows"] == "TC + DTC"
     assert trial.result.settings["dependence"] is not None
-    assert record["total"] == trial.result.ledger.evaluations
+    assert record["evaluations"] == trial.result.ledger.evaluations
     assert (record["decision_seed"], record["commit_seed"]) == (
         STREAMS.decision_seed, STREAMS.commit_seed,
     )  # fmt: skip

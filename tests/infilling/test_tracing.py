@@ -102,7 +102,7 @@ def test_a_finished_text_leaves_a_trace_of_nothing_done(tmp_path):
     cp.infill(Spelling(), "AB", trace=tmp_path / "run.json", progress=False)
     trace = load_trace(tmp_path / "run.json")
     assert [event["type"] for event in trace.events] == ["end"]
-    assert trace.end["ledger"]["total"] == 0
+    assert trace.end["ledger"]["evaluations"] == 0
 
 
 def test_a_name_that_no_trace_has_is_refused_before_the_model_is_loaded(tmp_path):

@@ -124,7 +124,7 @@ def test_a_batch_says_in_one_line_what_it_is():
     batch = cp.sample(law.oracle(), "random-balanced", 3, batches=4, progress=False)
     text = repr(batch)
     assert len(text) < 300
-    assert text.startswith("SampleBatch(3 x 2000 by random-balanced, all completed; 12 submi")
+    assert text.startswith("SampleBatch(3 x 2000 by random-balanced, all completed; 12 evalu")
     stopped = cp.sample(law.oracle(), "sequential", 3, max_evaluations=4, progress=False)
     assert "0 completed, budget-spent" in repr(stopped)
     assert "_ _ _" not in repr(stopped)  # nothing that looks like a result
@@ -263,7 +263,7 @@ def test_every_field_of_a_batch_and_of_its_results_comes_back(law, tmp_path):
     assert (back.ledger, back.measuring) == (batch.ledger, batch.measuring)
     for mine, other in zip(back.results, results, strict=True):
         for name in (
-            "rights", "stop", "reason", "settings", "streams", "seconds", "sequence", "undone",
+            "used", "stop", "reason", "settings", "streams", "seconds", "sequence", "undone",
             "ledger", "oracle_name", "sampler", "temperature", "versions",
         ):  # fmt: skip
             assert getattr(mine, name) == getattr(other, name), name

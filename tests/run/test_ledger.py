@@ -1,4 +1,4 @@
-"""The sums of a ledger, and the names of rights."""
+"""The sums of a ledger, and the names of needs."""
 
 from counterprobe import Ledger
 
@@ -38,7 +38,7 @@ def test_a_ledger_as_plain_values():
         "widest_stage": 6,
         "selected_commits": 7,
         "noncommit": 3,
-        "total": 6,
+        "evaluations": 6,
         "evaluations_without_selection": 13,
     }
 

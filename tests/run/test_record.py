@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.run.record import OracleIdentity, RunRecord, rights_of
+from counterprobe.run.record import OracleIdentity, RunRecord, needs_of
 
 LAW = cp.TableLaw(np.full((2, 2, 2), 1 / 8))
 ORACLE = OracleIdentity.of(LAW.oracle())
@@ -20,7 +20,7 @@ def record(**changed) -> RunRecord:
         "oracle": ORACLE,
         "streams": cp.Streams(2**60 + 1, 2),
         "given": np.array([-1, 1, -1], dtype=np.int32),
-        "rights": cp.Need.VERIFY | cp.Need.SELECT,
+        "allowed": cp.Need.VERIFY | cp.Need.SELECT,
         "more": {"structure": np.arange(3), "paranoid": 0.5},
     }
     return RunRecord(**{**said, **changed})
@@ -32,7 +32,7 @@ def record(**changed) -> RunRecord:
         {"sampler": "wino"}, {"settings": {}}, {"oracle": OracleIdentity("other", 3, 2)},
         {"oracle": OracleIdentity(ORACLE.name, 3, 2, "other")}, {"streams": cp.Streams(1, 2)},
         {"streams": cp.Streams(2**60 + 1, 3)}, {"given": None}, {"count": 2}, {"orders": "fresh"},
-        {"temperature": 0.5}, {"rights": cp.Need.NONE}, {"max_evaluations": 3}, {"more": {}},
+        {"temperature": 0.5}, {"allowed": cp.Need.NONE}, {"max_evaluations": 3}, {"more": {}},
         {"more": {"structure": np.arange(4), "paranoid": 0.5}},
     ],
     ids=lambda changed: next(iter(changed)),
@@ -62,7 +62,7 @@ def test_a_file_gives_the_record_back(given):
     one = record(given=None if given is None else np.array(given), count=2, max_evaluations=9)
     back = RunRecord.from_json(json.loads(json.dumps(one.to_json(), allow_nan=False)))
     assert back == one and back.terms == one.terms and back.versions == one.versions
-    assert back.rights == one.used and back.streams == one.streams
+    assert back.allowed == one.allowed and back.streams == one.streams
 
 
 def test_what_is_no_record_is_refused():
@@ -74,6 +74,6 @@ def test_what_is_no_record_is_refused():
         RunRecord.from_json({**content, "oracle": {"name": "x"}})
 
 
-@pytest.mark.parametrize("rights", [cp.Need.NONE, *cp.Need, cp.Need.VERIFY | cp.Need.REMASK])
-def test_rights_come_back_by_their_names(rights):
-    assert rights_of(rights.names()) == rights
+@pytest.mark.parametrize("needs", [cp.Need.NONE, *cp.Need, cp.Need.VERIFY | cp.Need.REMASK])
+def test_needs_come_back_by_their_names(needs):
+    assert needs_of(needs.names()) == needs

@@ -132,9 +132,9 @@ def test_only_rules_that_mask_again_may_probe_with_committed_positions_masked(la
         run.do(Probe(changed, Readouts.pairs([0], [3])))
 
 
-@pytest.mark.parametrize("rights", [~Need.NONE, ~Need.SELECT])
-def test_the_state_read_beside_others_is_not_submitted_again(law, rights):
-    run, plain = begun(law.oracle(), allowed=rights), begun(law.oracle())
+@pytest.mark.parametrize("allowed", [~Need.NONE, ~Need.SELECT])
+def test_the_state_read_beside_others_is_not_submitted_again(law, allowed):
+    run, plain = begun(law.oracle(), allowed=allowed), begun(law.oracle())
     for one in (run, plain):
         one.do(Commit([0, 1]))
     paid, left = run.ledger, run.residual
@@ -147,7 +147,7 @@ def test_the_state_read_beside_others_is_not_submitted_again(law, rights):
     tokens = run.do(Commit(left[:2], reading)).tokens
     assert tokens.tolist() == plain.do(Commit(left[:2])).tokens.tolist()
     wave = paid.charge(probes=2, stages=1, rows_read=1 + len(left), stage_width=2)
-    if Need.SELECT in rights:
+    if Need.SELECT in allowed:
         assert run.ledger == wave.charge(probes=-1, commits=1, selected_commits=1)
     else:
         assert run.ledger == wave.charge(commits=1, stages=1, rows_read=2, stage_width=1)

@@ -86,7 +86,7 @@ def test_a_result_is_shown_in_one_line():
     text = repr(result)
     assert len(text) < 200
     assert text.startswith("SampleResult(random-balanced, 4096 positions: ")
-    assert text.endswith(" ...; 8 evaluations, depth 8, completed)")
+    assert text.endswith(" ...; 8 evaluations in 8 stages, completed)")
     assert " ".join(str(token) for token in result.tokens[:10]) in text
 
 

@@ -95,7 +95,7 @@ def test_a_selected_commit_is_one_evaluation_with_the_right_and_two_without(law)
         probes=1, commits=1, stages=2, rows_read=law.length + 1, widest_stage=1
     )
     assert bare.used == Need.NONE
-    assert bare.rights == Need.VERIFY
+    assert bare.allowed == Need.VERIFY
     assert positions.tolist() == [law.length - 1]
 
 
@@ -140,9 +140,9 @@ def test_what_a_run_hands_out_is_a_copy(law):
 )
 def test_work_that_is_kept_and_the_plain_oracle_give_the_same_bits(sampler, counted):
     target = cp.families.random_forest(40, target_seed=3)
-    for rights in (~Need.NONE, Need.NONE):
-        followed = cp.run.Run(target.oracle(), record=cp.run.Level.FULL, allowed=rights)
-        hidden = cp.run.Run(counted(target.oracle()), record=cp.run.Level.FULL, allowed=rights)
+    for allowed in (~Need.NONE, Need.NONE):
+        followed = cp.run.Run(target.oracle(), record=cp.run.Level.FULL, allowed=allowed)
+        hidden = cp.run.Run(counted(target.oracle()), record=cp.run.Level.FULL, allowed=allowed)
         one, other = sampler(followed, STREAMS), sampler(hidden, STREAMS)
         assert one.tokens.tolist() == other.tokens.tolist()
         assert one.ledger == other.ledger
@@ -483,12 +483,12 @@ def declared(**options) -> cp.CallableOracle:
 
 def test_a_run_repeats_what_its_oracle_declares_and_its_own_terms():
     oracle = declared(row_error=0.25, row_hellinger_radius=0.125, row_kl_radius=0.5)
-    rights = Need.VERIFY | Need.REMASK
-    run = cp.run.Run(oracle, allowed=rights, temperature=0.5, sequence=7)
+    allowed = Need.VERIFY | Need.REMASK
+    run = cp.run.Run(oracle, allowed=allowed, temperature=0.5, sequence=7)
     assert (run.length, run.vocab_size, run.row_error) == (3, 2, 0.25)
     assert run.row_radii == RowRadii(0.25, 0.125, 0.5)
     assert (run.oracle_name, run.oracle_content, run.offers_attention) == ("declared", None, False)
-    assert (run.used, run.temperature, run.sequence) == (rights, 0.5, 7)
+    assert (run.allowed, run.temperature, run.sequence) == (allowed, 0.5, 7)
     assert run.used is Need.NONE
     for sequence, said in ((-1, "at least 0, got -1"), (1.5, r"a whole number, got 1\.5")):
         with pytest.raises(ValueError, match=f"sequence must be {said}"):
@@ -621,13 +621,13 @@ KNOWING = {
 
 
 @pytest.mark.parametrize("way", KNOWING)
-@pytest.mark.parametrize("rights", [~Need.NONE, ~Need.SELECT])
+@pytest.mark.parametrize("allowed", [~Need.NONE, ~Need.SELECT])
 def test_every_commit_settles_its_own_values_from_its_own_rows_and_is_charged_after(
-    law, way, rights
+    law, way, allowed
 ):
     hearing, told = Hearing(), []
     watching = cp.run.Listener(told.append, cp.run.Progress)
-    run = begun(law.oracle(), allowed=rights, on_event=cp.run.tell_all(hearing, watching))
+    run = begun(law.oracle(), allowed=allowed, on_event=cp.run.tell_all(hearing, watching))
     run.do(Commit([1]))
     before, prints = run.state, fingerprint(run.state)
     del hearing.heard[:], told[:]
@@ -639,12 +639,12 @@ def test_every_commit_settles_its_own_values_from_its_own_rows_and_is_charged_af
     assert hearing.heard[-2:] == [*drew, ("charged", "commit", [3, 0])]
     event = run.transcript.events[-1]
     assert event.operation == "commit" and event.fingerprints.tolist() == prints.tolist()
-    is_spared = Need.SELECT in rights and way in ("known", "candidates", "beside")
+    is_spared = Need.SELECT in allowed and way in ("known", "candidates", "beside")
     assert (event.promoted, event.evaluations) == (is_spared, int(not is_spared))
-    assert event.selected == (Need.SELECT in rights and way != "commit")
+    assert event.selected == (Need.SELECT in allowed and way != "commit")
     assert (told[-1].operation, told[-1].committed) == ("commit", 3)
     assert told[-1].ledger == run.ledger == run.transcript.replay()
-    expected = Need.NONE if way == "commit" else rights & Need.SELECT
+    expected = Need.NONE if way == "commit" else allowed & Need.SELECT
     if way == "candidates":
         expected |= Need.CANDIDATES
     if way == "beside":
@@ -653,9 +653,9 @@ def test_every_commit_settles_its_own_values_from_its_own_rows_and_is_charged_af
     assert run.round_of_position[[1, 3, 0]].tolist() == [0, 1, 1]
 
 
-@pytest.mark.parametrize("rights", [~Need.NONE, ~Need.SELECT])
-def test_a_selection_from_known_rows_is_checked_like_any_other(law, rights):
-    run = begun(law.oracle(), allowed=rights)
+@pytest.mark.parametrize("allowed", [~Need.NONE, ~Need.SELECT])
+def test_a_selection_from_known_rows_is_checked_like_any_other(law, allowed):
+    run = begun(law.oracle(), allowed=allowed)
     run.do(Commit([1]))
     run.do(Draft())
     for batch, message in (([1], "position 1 is committed already"), ([], "non-empty list")):

@@ -73,7 +73,7 @@ def test_results_are_those_of_the_runs_alone(law):
         single = alone(rule, law.oracle(), k, given)
         for name in ("tokens", "state", "given", "round_of_position"):
             assert getattr(result, name).tolist() == getattr(single, name).tolist()
-        for name in ("ledger", "rights", "stop", "reason", "sampler", "settings", "streams"):
+        for name in ("ledger", "used", "stop", "reason", "sampler", "settings", "streams"):
             assert getattr(result, name) == getattr(single, name)
         assert result.sequence == k
         assert result.transcript.replay() == result.ledger

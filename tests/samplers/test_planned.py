@@ -145,9 +145,9 @@ def test_strengths_are_no_setting_and_cannot_be_edited() -> None:
     assert pickle.loads(pickle.dumps(sampler)).strength.shape == (3, 3)
 
 
-def test_it_is_registered_without_rights_and_takes_strengths_by_name(law) -> None:
+def test_it_is_registered_without_needs_and_takes_strengths_by_name(law) -> None:
     assert SAMPLERS["planned"] is Planned
-    assert Planned().rights == cp.Need.NONE
+    assert Planned().needs == cp.Need.NONE
     assert build_sampler("planned", {"target_kl": "0.1"}) == Planned(target_kl=0.1)
     strength = Planned().informed_by(law).strength
     batch = cp.sample(law.oracle(), "planned", 2, batches=4, strength=strength, progress=False)

@@ -147,7 +147,7 @@ def test_every_sampler_is_described(knobs):
     }
     assert described["one-batch"]["settings"] == {}
     assert described["sequential"]["settings"] == {"order": "index"}
-    assert described["knobs"]["rights"] == ["verify", "remask"]
+    assert described["knobs"]["needs"] == ["verify", "remask"]
     assert described["knobs"]["bound"] == "none"
     assert described["knobs"]["sweep"] is None
     assert described["factor"]["sweep"]["setting"] == "factor"

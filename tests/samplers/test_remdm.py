@@ -38,7 +38,7 @@ def test_masking_nothing_again_is_ancestral_sampling_draw_for_draw(law, strategy
         plain = Ancestral(steps)(cp.run.Run(law.oracle()), streams)
         masking = ReMDM(steps, strategy, eta=0.0)(cp.run.Run(law.oracle()), streams)
         assert same(plain, masking)
-        assert masking.rights == cp.Need.NONE
+        assert masking.used == cp.Need.NONE
 
 
 @pytest.mark.parametrize("strategy", BY_SCHEDULE)

@@ -118,6 +118,6 @@ def test_ties_go_to_the_smallest_position(uniform_oracle):
 
 
 def test_only_row_orders_need_a_right():
-    assert Sequential().rights == Sequential("random").rights == cp.Need.NONE
-    assert Sequential("confidence").rights == cp.Need.SELECT
-    assert Sequential("entropy").rights == cp.Need.SELECT
+    assert Sequential().needs == Sequential("random").needs == cp.Need.NONE
+    assert Sequential("confidence").needs == cp.Need.SELECT
+    assert Sequential("entropy").needs == cp.Need.SELECT

@@ -74,7 +74,7 @@ def test_runs_are_those_of_the_published_loop(threshold, back, block_length):
 def test_nothing_taken_back_is_the_threshold_rule_with_a_cap():
     law = sharp_law(12)
     capped = WINO(0.6, 0.0)(cp.run.Run(law.oracle()), STREAMS)
-    assert capped.rights == cp.Need.SELECT
+    assert capped.used == cp.Need.SELECT
     assert capped.undone == 0
     assert capped.ledger.probes == 0
     plain = Threshold(0.6 + 1e-9)(cp.run.Run(law.oracle()), STREAMS)

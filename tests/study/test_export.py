@@ -35,7 +35,7 @@ def test_every_run_is_there_with_its_seeds_and_verdict(finished, rows):
         settings = json.loads(row["settings"])
         if row["phase"] == "random search":
             assert settings == {"batches": row["budget"]}
-            assert row["budget"] == row["total"]
+            assert row["budget"] == row["evaluations"]
             assert len(json.loads(row["observed"])) > 0
             assert row["stream"] == 294
         else:

@@ -25,7 +25,7 @@ CONFIG = config_from_dict(
 
 
 def record(total: int, kl: float | None = 0.0, error: float = 0.0, stop: str = "completed"):
-    result = {"total": total, "batch_kl": kl, "batch_kl_se": error, "stop": stop}
+    result = {"evaluations": total, "batch_kl": kl, "batch_kl_se": error, "stop": stop}
     return Record({}, result, {"total": 0.1}, "", {}, {})
 
 

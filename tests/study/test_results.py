@@ -69,7 +69,7 @@ def test_every_cell_is_there_on_the_papers_seeds(studies, name):
 def test_verdicts_and_totals_are_those_of_the_runs(studies, name):
     for row in evaluations(studies[name]):
         assert row["stop"] == "completed"
-        assert row["total"] == row["preprocessing"] + row["probes"] + row["commits"]
+        assert row["evaluations"] == row["preprocessing"] + row["probes"] + row["commits"]
         within = row["batch_kl"] + 2 * row["batch_kl_se"] <= row["threshold"]
         assert row["passes"] == within
 
@@ -121,7 +121,7 @@ def test_every_safe_budget_passes_and_has_a_narrow_bracket(studies, name):
     for row in studies[name]:
         if row["phase"] == "random search":
             assert row["passes"]
-            assert row["total"] == row["commits"] == row["budget"] <= row["length"]
+            assert row["evaluations"] == row["commits"] == row["budget"] <= row["length"]
             seen = json.loads(row["observed"])
             unsafe = [o["budget"] for o in seen if o["budget"] < row["budget"]]
             assert row["budget"] - max(unsafe, default=0) <= 0.05 * row["length"]
@@ -152,7 +152,7 @@ def test_a_committed_run_can_be_repeated(studies, name):
     key = run_key(row["family"], row["length"], row["draw"], row["stream"], row["method"],
                   json.loads(row["settings"]), row["kl_draws"])  # fmt: skip
     result, _ = do_work(key)
-    for name in ("total", "probes", "commits", "stages", "rows_read", "batch_kl", "tokens"):
+    for name in ("evaluations", "probes", "commits", "stages", "rows_read", "batch_kl", "tokens"):
         assert result[name] == row[name]
 
 
@@ -207,5 +207,5 @@ def test_every_largest_cell_can_be_repeated(studies, name):
             key = run_key(row["family"], row["length"], row["draw"], row["stream"],
                           row["method"], json.loads(row["settings"]), row["kl_draws"])  # fmt: skip
             result, _ = do_work(key)
-            assert (result["total"], result["tokens"]) == (row["total"], row["tokens"])
+            assert (result["evaluations"], result["tokens"]) == (row["evaluations"], row["tokens"])
             assert result["batch_kl"] == row["batch_kl"]

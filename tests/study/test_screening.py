@@ -28,7 +28,7 @@ def test_no_run_costs_less_than_its_least_total(family, bank_threshold, chunk_co
 
 
 def record(total: int, is_good: bool) -> dict:
-    return {"total": total, "batch_kl": 0.0 if is_good else 9.0, "batch_kl_se": 0.0,
+    return {"evaluations": total, "batch_kl": 0.0 if is_good else 9.0, "batch_kl_se": 0.0,
             "stop": "completed"}  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def test_leaving_out_what_must_cost_more_chooses_the_same_candidates(seed):
     assert choose(finished) == choose(outcomes)
     left_out = set(outcomes) - set(finished)
     if left_out:
-        dearest = max(finished[k]["total"] for k in choose(finished))
+        dearest = max(finished[k]["evaluations"] for k in choose(finished))
         assert min(least[k] for k in left_out) > dearest
 
 

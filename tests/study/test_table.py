@@ -51,7 +51,7 @@ def test_lines_are_the_runs_summed_up(finished, rows):
     for line in lines:
         phase = "evaluation" if line.method == "packed" else "random search"
         runs = results(finished, Cell(line.family, line.length), phase)
-        totals = [run["total"] for run in runs]
+        totals = [run["evaluations"] for run in runs]
         assert (line.mean, line.least, line.most) == (fmean(totals), min(totals), max(totals))
         assert line.runs == len(runs) == 2
         limit = finished.threshold(line.family, "evaluation")
@@ -115,7 +115,13 @@ def test_a_failed_cell_is_reported(tiny):
     )
     study = Study(config, {})
     failing = next(task for task in study.pending())
-    bad = {"total": 5, "batch_kl": 9.0, "batch_kl_se": 0.0, "stop": "completed", "reason": ""}
+    bad = {
+        "evaluations": 5,
+        "batch_kl": 9.0,
+        "batch_kl_se": 0.0,
+        "stop": "completed",
+        "reason": "",
+    }
     filled = dict.fromkeys(
         ("preprocessing", "probes", "commits", "stages", "rows_read", "widest_stage",
          "evaluations_without_selection"), 1) | {"tokens": "x"}  # fmt: skip
@@ -228,7 +234,8 @@ def test_panels_show_means_and_ranges(rows):
 
 def test_ticks_are_in_units_of_1024(rows):
     scaled = [
-        {**row, "length": row["length"] * 256, "total": row["total"] * 4} for row in rows
+        {**row, "length": row["length"] * 256, "evaluations": row["evaluations"] * 4}
+        for row in rows
     ]  # 12k and 16k
     panel = draw_figure(scaled).axes[0]
     assert [label.get_text() for label in panel.get_xticklabels()] == ["12k", "16k"]

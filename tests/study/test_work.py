@@ -58,11 +58,11 @@ def test_a_run_is_the_run_one_would_make_by_hand():
 
 
 STORED = (
-    '{"batch_kl":0.0,"batch_kl_se":0.0,"commits":24,"stages":24,"largest_arity":0,"noncommit":0,'
+    '{"batch_kl":0.0,"batch_kl_se":0.0,"commits":24,"evaluations":24,'
+    '"evaluations_without_selection":24,"largest_arity":0,"noncommit":0,'
     '"num_enumerated":0,"num_sampled":0,"preprocessing":0,"probes":0,'
-    '"reason":"every position was committed","rights":[],"rows_read":24,"selected_commits":0,'
-    '"stop":"completed","tokens":"90cefffa630590c4","total":24,"evaluations_without_selection":24,'
-    '"widest_stage":1}'
+    '"reason":"every position was committed","rows_read":24,"selected_commits":0,'
+    '"stages":24,"stop":"completed","tokens":"90cefffa630590c4","used":[],"widest_stage":1}'
 )
 KEY = (
     '{"draw":7,"family":"path","kl_draws":16,"kl_seed":0,"length":24,"sampler":"sequential",'
@@ -102,7 +102,7 @@ def test_a_baseline_that_must_know_the_law_is_told_it():
     law = cp.families.path(40, 4)
     told = InformationCurve(result["budget"]).informed_by(law)
     alone = told(cp.run.Run(law.oracle()), cp.Streams.from_seed(5))
-    assert result["total"] == alone.ledger.evaluations
+    assert result["evaluations"] == alone.ledger.evaluations
     assert batch_kl(law, alone, draws=32).passes(1e-9)
 
 
@@ -152,7 +152,7 @@ def test_a_run_that_cannot_start_has_no_batch_kl():
     result, _ = do_work(key)
     assert result["stop"] == "infeasible"
     assert result["batch_kl"] is None
-    assert result["total"] == 0
+    assert result["evaluations"] == 0
     assert result["tokens"] is None
 
 
@@ -204,7 +204,7 @@ def test_a_search_reports_the_safe_budget(family):
         return batch_kl(law, RandomBalanced(budget)(cp.run.Run(law.oracle()), streams), draws=32)
 
     safe = result["budget"]
-    assert result["total"] == result["commits"] == safe
+    assert result["evaluations"] == result["commits"] == safe
     assert result["preprocessing"] == result["probes"] == 0
     assert result["batch_kl"] == kl_at(safe).value
     assert kl_at(safe).passes(threshold)

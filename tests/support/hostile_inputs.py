@@ -80,7 +80,7 @@ EVENTS = [
     {"type": "end", "stop": "completed"},
 ]
 RECORD = {
-    "family": "path", "n": 16, "seed": 1, "tokens": None, "settings": {}, "total": 16,
+    "family": "path", "n": 16, "seed": 1, "tokens": None, "settings": {}, "evaluations": 16,
     "made_by": {
         "command": "sample", "options": {"n": 16, "seed": 1, "settings": ["a=b"], "weight": 0.5},
         "versions": {"numpy": "2"},
@@ -219,7 +219,7 @@ def _valid_store(file: Path) -> None:
     config = config_from_dict({"name": "mine", "families": ["path"], "sizes": [64]}, "x")
     with Store(file, create=True) as store:
         store.register(config)
-        store.add({"work": "trial", "n": 64}, {"total": 3}, {"total": 0.5})
+        store.add({"work": "trial", "n": 64}, {"evaluations": 3}, {"total": 0.5})
     with sqlite3.connect(file) as database:
         database.execute("PRAGMA journal_mode = DELETE")
 

@@ -24,7 +24,7 @@ def test_the_parts_are_those_of_the_theory(cutoff):
     assert public.degree_cutoff == chosen[cutoff] and not found.is_clipped
     content = plain(found.as_dict())
     assert json.loads(json.dumps(content)) == content
-    assert content["caps"]["total"] == found.caps.evaluations
+    assert content["caps"]["evaluations"] == found.caps.evaluations
 
 
 def test_it_pays_from_the_crossing_on_and_not_before():

@@ -117,7 +117,7 @@ def test_a_run_that_goes_wrong_is_named_by_its_seed_and_ends_the_soak(monkeypatc
 
 
 def test_a_charge_for_what_was_never_answered_is_found(monkeypatch):
-    monkeypatch.setattr(Ledger, "total", property(lambda ledger: ledger.commits + 1))
+    monkeypatch.setattr(Ledger, "evaluations", property(lambda ledger: ledger.commits + 1))
     with pytest.raises(soak.Broken):
         soak.single(np.random.default_rng(0), Counter())
 

@@ -97,7 +97,7 @@ def test_a_summary_adds_up_and_leaves_out_what_is_no_text():
     end = {"type": "end", "stop": "completed", "thinned": ["rows left out", 3, None]}
     header = {**HEADER, "thinned": "no list", "sampler": "punt"}
     told = summary(Trace(header, [*events, end]))
-    assert (told["total"], told["committed"], told["edges"]) == (7, 2, 0)
+    assert (told["evaluations"], told["committed"], told["edges"]) == (7, 2, 0)
     assert (told["n"], told["vocab"], told["sampler"], told["stop"]) == (4, 3, "punt", "completed")
     assert told["thinned"] == ["rows left out"] and not told["truncated"]
     cut = summary(Trace(HEADER, events, is_truncated=True))

@@ -50,7 +50,7 @@ def law_values(sources: Sources) -> dict[str, Any]:
     extremes = {
         name: {
             f"{end}_{what}": pick(laws[family][name][what] for family in FAMILIES)
-            for what in ("total", "stages", "each", "depth_of_each", "seconds")
+            for what in ("evaluations", "stages", "each", "depth_of_each", "seconds")
             for end, pick in (("least", min), ("most", max))
         }
         for name in HUNDRED
@@ -62,7 +62,7 @@ def _first_screen(measured: Mapping[str, Any]) -> str:
     rows = [
         [
             shown,
-            count(cell["total"]),
+            count(cell["evaluations"]),
             count(cell["stages"]),
             count(round(cell["each"])),
             broken(cell["batch_kl"], cell["batch_kl_se"]),
@@ -82,7 +82,7 @@ def _hundred(measured: Mapping[str, Any]) -> str:
         [
             family,
             shown,
-            count(cell["total"]),
+            count(cell["evaluations"]),
             count(cell["stages"]),
             broken(cell["batch_kl"], cell["batch_kl_se"]),
             _each(cell, measured["count"]),
@@ -111,7 +111,7 @@ def _draws(measured: Mapping[str, Any]) -> str:
         runs = [
             row for row in measured["rows"] if row["family"] == family and row["assume"] == assume
         ]
-        totals = [row["total"] for row in runs]
+        totals = [row["evaluations"] for row in runs]
         means = [np.mean([row[name] for row in runs]) for name in ("probes", "commits", "stages")]
         exact = sum(row["batch_kl"] == 0 for row in runs)
         rows.append(

@@ -88,7 +88,7 @@ def study_values(studies: dict[str, list[Row]]) -> dict[str, Any]:
         for line in lines:
             by_family = found[name].setdefault(line.family, {})
             by_family[str(line.length)] = {
-                "total": line.mean,
+                "evaluations": line.mean,
                 "share": None if line.mean is None else line.mean / line.length,
                 "passed": line.passed,
                 "runs": line.runs,

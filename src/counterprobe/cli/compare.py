@@ -47,12 +47,12 @@ SamplerNames = Annotated[
     ),
 ]
 COLUMNS = (
-    Column("sampler"), Column("total"), Column("without S", 4), Column("stages"),
+    Column("sampler"), Column("evaluations"), Column("without S", 4), Column("stages"),
     Column("widest stage", 5), Column("commits", 6), Column("tokens per forward", 3),
-    Column("rights", 2), Column("batch KL"), Column("SE", 1), Column("seconds", 7),
+    Column("needs", 2), Column("batch KL"), Column("SE", 1), Column("seconds", 7),
     Column("exact", 7),
 )  # fmt: skip
-# Nats that count as rounding, and rights whose effect is in no batch KL.
+# Nats that count as rounding, and needs whose effect is in no batch KL.
 EXACT = 1e-6
 UNSEEN = Need.CANDIDATES | Need.VERIFY | Need.REMASK
 LETTERS = {
@@ -303,8 +303,8 @@ def _show_elsewhere(
 
 
 def _cells(entry: Comparison) -> list[str]:
-    rights = entry.sampler.needs
-    selects = Need.SELECT in rights
+    needs = entry.sampler.needs
+    selects = Need.SELECT in needs
     return [
         entry.sampler.label(),
         _count(entry.mean("evaluations")),
@@ -313,7 +313,7 @@ def _cells(entry: Comparison) -> list[str]:
         _count(entry.mean("widest_stage")),
         _count(entry.mean("commits")),
         number(entry.tokens_per_forward, ".3g"),
-        "".join(letter for right, letter in LETTERS.items() if right in rights),
+        "".join(letter for need, letter in LETTERS.items() if need in needs),
         number(entry.batch_kl, ".3g"),
         number(entry.batch_kl_se, ".3g"),
         number(entry.seconds, ".2f"),

@@ -22,7 +22,7 @@ RECOMMENDED = (
 
 @output.command
 def samplers(json: options.JsonFile = None) -> None:
-    """Say which sampler to use when, then list all with settings, rights, bound and source."""
+    """Say which sampler to use when, then list all with settings, needs, bound and source."""
     output.check_writable(json)
     described = describe_samplers()
     console = output.console_for(json)
@@ -32,7 +32,7 @@ def samplers(json: options.JsonFile = None) -> None:
         settings = ", ".join(f"{key} ({value})" for key, value in entry["settings"].items())
         details = {
             "settings": settings or "none",
-            "rights": ", ".join(entry["needs"]) or "none",
+            "needs": ", ".join(entry["needs"]) or "none",
             "bound": entry["bound"],
             "source": entry["source"],
             "told about the law": entry["knows"],

@@ -103,7 +103,7 @@ def _show(console: Console, law: ForestLaw, trial: Trial) -> None:
         "probes": ledger.probes,
         "commits": ledger.commits,
         "total evaluations": ledger.evaluations,
-        "depth (sequential stages)": ledger.stages,
+        "sequential stages": ledger.stages,
         "widest stage": ledger.widest_stage,
         "rows read": ledger.rows_read,
         "tokens per forward": f"{result.tokens_per_forward:.3g}",

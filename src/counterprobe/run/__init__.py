@@ -33,5 +33,6 @@ from counterprobe.run.requests import Request as Request
 from counterprobe.run.requests import Requests as Requests
 from counterprobe.run.requests import Stream as Stream
 from counterprobe.run.requests import Verify as Verify
+from counterprobe.run.run import Run as Run
 from counterprobe.run.transcript import Level as Level
 from counterprobe.run.view import View as View

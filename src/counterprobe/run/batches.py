@@ -51,7 +51,7 @@ class SampleBatch(Shown):
         One a sequence, each with the ledger it would have had alone.
     ledger : Ledger
         Of the whole: what many sequences share was charged once, and stage k of all of them is
-        one stage, so that the depth is that of the longest run.
+        one stage, so that there are as many as in the longest run.
     token_log_probs : ndarray of float, shape (count, N), optional
         Log-probability of each token in the row it was drawn from, at its commit; NaN where
         nothing was drawn. None where it was not asked for.
@@ -99,7 +99,7 @@ class SampleBatch(Shown):
         shown = f"; first: {first_tokens(self.sequences[0])}" if done == count else ""
         return (
             f"SampleBatch({count} x {length} by {first.sampler}, {state}; "
-            f"{self.ledger.evaluations} evaluations, depth {self.ledger.stages}, "
+            f"{self.ledger.evaluations} evaluations in {self.ledger.stages} stages, "
             f"{self.tokens_per_forward:.3g} tokens per forward{shown})"
         )
 

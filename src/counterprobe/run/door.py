@@ -2,7 +2,7 @@
 
 Runs of one sequence, runs in lockstep and whatever else must ask an oracle do it here. A
 :class:`Stage` collects evaluations whose inputs were fixed before any of their replies; when it
-closes, they are charged to the ledger and written to the transcript as one unit of depth, also
+closes, they are charged to the ledger and written to the transcript as one stage, also
 when something failed half way: what was submitted is paid.
 """
 
@@ -180,7 +180,7 @@ class Door:
 
 
 class Stage:
-    """Evaluations whose inputs are fixed before any of their replies: one unit of depth.
+    """Evaluations whose inputs are fixed before any of their replies.
 
     A context manager: what was asked is charged when it closes.
 

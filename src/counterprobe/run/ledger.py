@@ -1,7 +1,7 @@
 """The ledger: what a run was charged, by one rule for every sampler.
 
 Each submitted state is one evaluation, whatever is read from it and however often it was submitted
-before. Evaluations whose inputs were fixed before any of their replies share one stage of depth.
+before. Evaluations whose inputs were fixed before any of their replies share one stage.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Ledger:
 
     @property
     def stages_without_selection(self) -> int:
-        """The depth of one run if every batch had to be fixed before its commit's reply.
+        """The stages of one run if every batch had to be fixed before its commit's reply.
 
         For many runs side by side it is an upper bound: their selected commits share stages.
         """

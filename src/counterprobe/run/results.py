@@ -196,7 +196,7 @@ class SampleResult(Shown):
         shown = f": {first_tokens(self.state)}" if self.stop is StopReason.COMPLETED else ""
         return (
             f"SampleResult({self.sampler}, {len(self.state)} positions{shown}; "
-            f"{self.ledger.evaluations} evaluations, depth {self.ledger.stages}, {self.stop})"
+            f"{self.ledger.evaluations} evaluations in {self.ledger.stages} stages, {self.stop})"
         )
 
     def __str__(self) -> str:

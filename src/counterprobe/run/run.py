@@ -2,7 +2,7 @@
 
 An :class:`Run` answers the requests of a rule (:mod:`counterprobe.run.requests`): those of
 the paper's admissible algorithms (one all-mask readout, probes, product commits) and those that
-peers declare rights for. It refuses what it can see to be something else. It cannot see probes
+peers declare needs for. It refuses what it can see to be something else. It cannot see probes
 that depend on the replies of their own stage; the conformance suite (:mod:`counterprobe.testing`)
 does.
 
@@ -143,7 +143,7 @@ class Run:
     # ----- Opening -------------------------------------------------------------------------
 
     def begin(self, streams: Streams, declared: Need = ~Need.NONE) -> None:
-        """Bind the commit noise and the rights that a rule declares; samplers do this once."""
+        """Bind the commit noise and the needs that a rule declares; samplers do this once."""
         require_streams(streams)
         if self._streams is not None:
             raise ValueError(

@@ -156,9 +156,9 @@ class Whole:
             self._widths[stage] += event.evaluations
             self._widest = max(self._widest, self._widths[stage])
 
-    def reach(self, depth: int) -> None:
+    def reach(self, stages: int) -> None:
         """Be at least as deep as a run."""
-        self._widths.extend([0] * (depth - len(self._widths)))
+        self._widths.extend([0] * (stages - len(self._widths)))
 
     @property
     def ledger(self) -> Ledger:

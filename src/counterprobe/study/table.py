@@ -304,7 +304,7 @@ def time_spent(rows: Sequence[Row]) -> dict[str, float]:
         "random search": searched,
     }
     whole = sum(row["seconds"] for row in runs)
-    return {**parts, "other": whole - sum(parts.values()), "evaluations": whole}
+    return {**parts, "other": whole - sum(parts.values()), "total": whole}
 
 
 # ----- Figure ------------------------------------------------------------------------------

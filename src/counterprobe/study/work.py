@@ -34,7 +34,7 @@ Plain = dict[str, Any]
 EVALUATION_SEED = 0
 # What is kept of a run's record; its key holds the rest, timings stand beside it.
 KEPT = (
-    *Ledger().as_dict(), "rights", "stop", "reason", "batch_kl", "batch_kl_se", "num_enumerated",
+    *Ledger().as_dict(), "used", "stop", "reason", "batch_kl", "batch_kl_se", "num_enumerated",
     "num_sampled", "largest_arity",
 )  # fmt: skip
 

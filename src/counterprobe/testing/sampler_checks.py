@@ -156,7 +156,7 @@ def check_ledger(sampler: Sampler, laws: Laws = None) -> None:
                 f"charged {ledger.evaluations} evaluations and {ledger.rows_read} rows, asked for "
                 f"{oracle.states} and {oracle.rows_read}",
             )
-            # A stage may ask in several pieces, so calls only bound the depth.
+            # A stage may ask in several pieces, so calls only bound the stages.
             require(ledger.stages <= oracle.calls, sampler.name, "more stages than calls")
             require(
                 result.transcript.replay() == ledger, sampler.name, "the transcript replays wrong"

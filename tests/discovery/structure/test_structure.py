@@ -28,7 +28,7 @@ def test_it_holds_the_graph_its_evidence_and_its_cost(
     assert structure.ledger.commits == 0
     assert structure.ledger.preprocessing == 1
     summary = structure.summary()
-    assert summary["total"] == structure.ledger.evaluations
+    assert summary["evaluations"] == structure.ledger.evaluations
     assert summary["edges"] == len(expected)
     assert summary["decision_seed"] == 71
 

@@ -70,7 +70,7 @@ class ASSD(DraftedBlocks):
         "a window drafted at once, each token kept by its chance (speculative)"
     )
     source: ClassVar[str] = "Guo, Ermon 2025, arXiv 2504.20456 (ASSD; a wave of prefixes)"
-    bound: ClassVar[str] = "exact; depth at most N"
+    bound: ClassVar[str] = "exact; at most N stages"
     sweep: ClassVar[Sweep | None] = Sweep("window", POWERS)
 
     window: Count = 10

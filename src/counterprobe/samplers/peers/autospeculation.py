@@ -5,7 +5,7 @@ prefixes tells the probability mu that the chain rule gives to a draft z. Accept
 ``min(1, mu(z) / nu(z))``, and drawing from what is left of mu otherwise, has law mu, since
 ``min(mu, nu) + max(mu - nu, 0) = mu``. What is left is drawn by rejection from mu itself, each
 proposal made of two halves that are drawn by the same rule. A rejection has probability TV(mu, nu)
-and takes 1 / TV proposals on average: side by side they cost depth only by the logarithm of their
+and takes 1 / TV proposals on average: side by side they cost stages only by the logarithm of their
 number.
 """
 
@@ -178,7 +178,7 @@ class Autospeculation(Sampler):
     Parameters
     ----------
     order : {"random", "index"}
-        The bound on the depth is for a random order; the output law is exact in either.
+        The bound on the stages is for a random order; the output law is exact in either.
     max_copies : int
         Proposals from halves for one rejected block; further ones are drawn one position at a
         time, this many side by side.
@@ -187,7 +187,9 @@ class Autospeculation(Sampler):
     name: ClassVar[str] = "autospeculation"
     summary: ClassVar[str] = "the whole draft accepted or rejected as one, then by halves"
     source: ClassVar[str] = "Anari et al. 2025, arXiv 2511.07869 (reconstruction)"
-    bound: ClassVar[str] = "exact; expected O(N log N) evaluations, depth sqrt(N) up to logarithms"
+    bound: ClassVar[str] = (
+        "exact; expected O(N log N) evaluations, sqrt(N) stages up to logarithms"
+    )
 
     order: FixedOrder = "random"
     max_copies: Count = 1024

@@ -9,7 +9,7 @@ hidden states; here probes or a structure found before supply them.
 
 Probed values come from the decision stream and batches are fixed before the reply they are drawn
 from, so that the rule needs no right when it probes: a step of c sources is at most
-``2 + c * num_values`` evaluations, 3 units of depth.
+``2 + c * num_values`` evaluations in three stages.
 """
 
 from __future__ import annotations

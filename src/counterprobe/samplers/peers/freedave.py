@@ -98,7 +98,7 @@ class FreeDave(Sampler):
     name: ClassVar[str] = "freedave"
     summary: ClassVar[str] = "several steps of one position drafted and verified at once, lossless"
     source: ClassVar[str] = "Wu, Zhang 2025, arXiv 2510.00294 (FreeDave)"
-    bound: ClassVar[str] = "exact: the tokens of sequential; depth at most N"
+    bound: ClassVar[str] = "exact: the tokens of sequential; at most N stages"
     sweep: ClassVar[Sweep | None] = Sweep("draft_steps", POWERS)
 
     draft_steps: Count = 8

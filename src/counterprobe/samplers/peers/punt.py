@@ -46,7 +46,7 @@ class PUNT(Sampler):
     rank_by : {"confidence", "entropy"}
         Largest row confidence or smallest entropy first, ties by index.
     tests : {"successive", "parallel"}
-        Each test among the survivors of the last, or all tests at once on every position: depth 2
+        Each test among the survivors of the last, or all tests at once on every position: 2 stages
         a step, and more positions dropped.
     """
 

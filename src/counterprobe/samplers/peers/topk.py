@@ -50,7 +50,7 @@ class LLaDA(Stepwise):
     Parameters
     ----------
     steps : int
-        Steps in all; evaluations and depth where blocks divide them.
+        Steps in all; evaluations and stages where blocks divide them.
     block_length : int or None
         Consecutive positions per block; None is one block.
     remasking : {"low_confidence", "random"}
@@ -167,7 +167,7 @@ class MaskGIT(Stepwise):
     Parameters
     ----------
     steps : int
-        T; evaluations and depth are ``min(T, m)``.
+        T; evaluations and stages are ``min(T, m)``.
     choice_temperature : float
         Scale of the noise in the first step; it falls linearly to 0 in the last.
     confidence : {"candidate", "row"}

@@ -1,4 +1,4 @@
-"""Parallel sampling by universal coupling: exact, of the order of N evaluations, sublinear depth.
+"""Parallel sampling by universal coupling: exact, O(N) evaluations in sublinearly many stages.
 
 Every position has fixed noise, and every row of a position is turned into a token by the same
 race. A draft is what the race says at an earlier state; it is kept if the race at the right state
@@ -78,7 +78,7 @@ class UniversalCoupling(DraftedBlocks):
         Also submit the state that holds the whole draft: it is the next guess if all of it is
         kept, so that such a round costs one stage; otherwise it is one evaluation more.
     order : {"random", "index"}
-        The bound on the depth is for a random order; the output law is exact in either.
+        The bound on the stages is for a random order; the output law is exact in either.
     """
 
     name: ClassVar[str] = "universal-coupling"
@@ -86,7 +86,7 @@ class UniversalCoupling(DraftedBlocks):
         "blocks drafted with fixed noise, kept as far as the same noise agrees"
     )
     source: ClassVar[str] = "Anari, Gao, Rubinstein 2024, arXiv 2408.09442 (reconstruction)"
-    bound: ClassVar[str] = "exact; expected O(N) evaluations, depth N^(2/3) up to logarithms"
+    bound: ClassVar[str] = "exact; expected O(N) evaluations, N^(2/3) stages up to logarithms"
     sweep: ClassVar[Sweep | None] = Sweep("block_size", POWERS)
 
     block_size: Count | None = None

@@ -2,8 +2,8 @@
 
 A branch is a generator. It yields what it wants to know, is sent the replies, and returns what it
 drew. Branches call each other with ``yield from``; :func:`first_kept` lets several move together
-and merges what they ask, so that the depth of a whole tree of branches is its longest path, not
-its size. :func:`waves` makes a stage of each wave.
+and merges what they ask, so that a whole tree of branches takes as many stages as its longest
+path, not its size. :func:`waves` makes a stage of each wave.
 """
 
 from __future__ import annotations
