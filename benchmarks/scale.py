@@ -1,4 +1,4 @@
-"""One sequence as N grows: evaluations, depth, rows, memory and seconds of samplers on exact laws.
+"""One sequence as N grows: evaluations, stages, rows, memory, seconds of samplers on exact laws.
 
     .venv/bin/python benchmarks/scale.py --json benchmarks/results/scale.json
     .venv/bin/python benchmarks/scale.py --families path --most 16 --seconds 60 --json scale.json

@@ -235,9 +235,9 @@ def test_stage_k_of_all_sequences_is_one_stage(table_law, counted):
         widths[: len(events)] += events
     assert batch.ledger.widest_stage == widths.max()
     assert widths.sum() == batch.ledger.evaluations
-    depths = {ledger.stages for ledger in batch.ledgers}
-    assert len(depths) > 1
-    assert batch.ledger.stages == max(depths)
+    stages = {ledger.stages for ledger in batch.ledgers}
+    assert len(stages) > 1
+    assert batch.ledger.stages == max(stages)
 
 
 # ----- Context --------------------------------------------------------------------------------

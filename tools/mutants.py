@@ -46,7 +46,7 @@ FURTHER = {
     "planning": ["tests/recorded"],
     "discovery": ["tests/recorded"],
     "streams.py": ["tests/recorded", "tests/samplers/test_universal_coupling.py"],
-    "rows.py": ["tests/run/test_unmasking.py", "tests/run/test_candidates.py"],
+    "rows.py": ["tests/run/test_run.py", "tests/run/test_candidates.py"],
 }
 # A fault may make a loop endless: so many times what its tests took without it, and at least this.
 PATIENCE, LEAST_SECONDS = 8.0, 90.0

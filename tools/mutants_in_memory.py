@@ -59,7 +59,7 @@ NEAREST = {
         "tests/run/test_remasking.py", "tests/run/test_verifying.py",
     ],
     "run/door.py": [
-        "tests/run/test_door.py", "tests/run/test_unmasking.py",
+        "tests/run/test_door.py", "tests/run/test_run.py",
         "tests/run/test_verifying.py", "tests/run/test_driver.py",
         "tests/run/test_attention.py", "tests/run/test_transcript.py",
     ],
@@ -69,7 +69,7 @@ NEAREST = {
         "tests/run/test_transcript.py", "tests/run/test_events.py", "tests/run/test_whole.py",
     ],
     "run/run.py": [
-        "tests/run/test_unmasking.py", "tests/run/test_candidates.py",
+        "tests/run/test_run.py", "tests/run/test_candidates.py",
         "tests/run/test_verifying.py", "tests/run/test_remasking.py",
         "tests/run/test_events.py", "tests/run/test_attention.py",
     ],

@@ -51,7 +51,7 @@ def compressed(law: cp.ForestLaw, count: int) -> dict[str, Any]:
         "stages": found.stages + one.ledger.stages,
         "seconds": seconds,
         "each": (found.evaluations + many.ledger.evaluations) / count,
-        "depth_of_each": many.ledgers[0].stages,
+        "stages_of_each": many.ledgers[0].stages,
     }
 
 
@@ -71,7 +71,7 @@ def drawn(law: cp.ForestLaw, sampler: Sampler, count: int) -> dict[str, Any]:
         "seconds": one.seconds,
         "each": many.evaluations / count,
         "each_of": count,
-        "depth_of_each": many.stages,
+        "stages_of_each": many.stages,
     }
 
 

@@ -42,7 +42,7 @@ class Draws:
     tokens : ndarray of int, shape (S, N)
     order : ndarray of int, shape (S,)
         Which decision seed each sequence had.
-    evaluations, depth : ndarray of int, shape (S,)
+    evaluations, stages : ndarray of int, shape (S,)
         Of each sequence, what sequences share left out.
     log_prob : ndarray of float, shape (S,), or None
         Of each sequence under its order; None where drawn values decide what is kept.
@@ -53,7 +53,7 @@ class Draws:
     tokens: np.ndarray
     order: np.ndarray
     evaluations: np.ndarray
-    depth: np.ndarray
+    stages: np.ndarray
     log_prob: np.ndarray | None
     rounds: np.ndarray | None = None
 

@@ -32,7 +32,7 @@ SLOPES = {"N": 1.0, "N$^{2/3}$": 2 / 3, "N$^{1/2}$": 1 / 2}
 GREY = "0.55"
 DPI = 110
 
-# A sampler's name, evaluations, depth, color, and whether it meets the accuracy.
+# A sampler's name, evaluations, stages, color, and whether it meets the accuracy.
 Spot = tuple[str, float, float, str, bool]
 # A sampler's name, its largest size, what it costs there, and its color.
 End = tuple[str, int, float, str]
@@ -52,7 +52,7 @@ def kind_of(name: str, needs: Sequence[str]) -> str:
 
 
 def draw_figure(cells: Cells, file: Path, family: str = "two-type-path") -> None:
-    """Draw depth against evaluations at the largest size, and how both grow.
+    """Draw stages against evaluations at the largest size, and how both grow.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def _draw_plane(panel: Any, cells: Cells, family: str, size: int) -> list[Spot]:
             markerfacecolor=color if meets else "white",
         )  # fmt: skip
     panel.set_xlabel("evaluations a sequence")
-    panel.set_ylabel("depth: sequential stages")
+    panel.set_ylabel("sequential stages")
     panel.set_title(
         f"One sequence of {size:,} positions, {family}\n"
         "filled: batch KL of at most 0.1 nats, or exact",
@@ -136,7 +136,7 @@ def _draw_plane(panel: Any, cells: Cells, family: str, size: int) -> list[Spot]:
 
 
 def _caps(size: int) -> list[tuple[int, int]]:
-    """Return the caps on evaluations and depth of the guarantee, over cutoffs."""
+    """Return the caps on evaluations and stages of the guarantee, over cutoffs."""
     public = calibrate(size, max(size, 2048), epsilon=EPSILON, degree_cutoff=MIN_CUTOFF)
     caps = []
     cutoff = float(MIN_CUTOFF)
@@ -277,8 +277,8 @@ def draw_learned(laws: Mapping[str, Any], file: Path) -> None:
     figure = Figure(figsize=(9.5, 1.4 + 0.24 * len(ranked)), layout="constrained")
     panel = figure.subplots()
     for height, name in enumerate(ranked):
-        needs = SAMPLERS[name]().needs.names() if name in SAMPLERS else ()
-        color = KINDS[kind_of(name, needs)]
+        declared = SAMPLERS[name]().needs.names() if name in SAMPLERS else ()
+        color = KINDS[kind_of(name, declared)]
         panel.axhline(height, color="0.93", linewidth=0.6, zorder=0)
         for offset, (law, mark) in enumerate(zip(laws, "osD^v<>", strict=False)):
             needed = needs[name].get(law)

@@ -210,6 +210,6 @@ def _line(cell: dict[str, Any]) -> str:
         return f"nothing, {cell['reason']}"
     quality = "exact" if cell["exact"] else f"KL {cell['batch_kl']}"
     return (
-        f"{cell['evaluations']} evaluations, depth {cell['stages']}, {quality}, "
+        f"{cell['evaluations']} evaluations in {cell['stages']} stages, {quality}, "
         f"{'meets' if cell['meets'] else 'does not meet'} the accuracy, {cell['spent']:.1f} s"
     )

@@ -52,7 +52,7 @@ class Published:
 
     who: str
     evaluations: str
-    depth: str
+    stages: str
     output: str
     sampler: str
     case: Case | None = None
@@ -105,7 +105,7 @@ def is_feasible(length: int, case: Case = "tv") -> bool:
 
 
 def cap_exponents(case: Case = "tv") -> tuple[Exponent, Exponent]:
-    """Return how the caps on evaluations and depth grow from N = 10^18 to 10^36.
+    """Return how the caps on evaluations and stages grow from N = 10^18 to 10^36.
 
     At sizes that can be run the smallest cutoff is the balanced one, and caps show no power yet.
     """

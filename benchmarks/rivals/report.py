@@ -148,7 +148,7 @@ def _strongest(cells: Cells, family: str) -> str:
         at, cell = found
         cheap = (not cell["meets"], cell["evaluations"] * size / at)
         # Rights are those of the rule; what it does with them here may need none.
-        letters = "".join(LETTERS[right] for right in cell["needs"])
+        letters = "".join(LETTERS.get(need, "") for need in cell["needs"])
         rows.append(
             (
                 cheap,
@@ -175,7 +175,7 @@ def _strongest(cells: Cells, family: str) -> str:
 
 
 def _families(cells: Cells) -> str:
-    """Return evaluations, depth and the growth of evaluations on every other family."""
+    """Return evaluations, stages and the growth of evaluations on every other family."""
     families = [f for f in _families_of(cells) if f != "two-type-path"]
     names = sorted({name for family in families for name in samplers_of(cells, family)})
     lines = []

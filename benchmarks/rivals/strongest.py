@@ -4,7 +4,7 @@ A sampler declares the setting that trades quality for evaluations and values to
 tried, the cheap ones first where it is known which these are; then the gap between the best that
 meets the accuracy and its neighbour that does not is halved a few times, so that growth over sizes
 is not a matter of the grid. Of settings that meet it the fewest evaluations decide; of those that
-are exact, the least depth for at most twice the fewest, since a rule that is exact whatever its
+are exact, the fewest stages for at most twice the fewest, since a rule that is exact whatever its
 setting trades the two. Where none meets it, the best quality. The batch KL is a mean over the same
 seeds for all.
 
@@ -33,7 +33,7 @@ __all__ = ["Found", "search"]
 HALVINGS = 4
 # Cheap settings come first; after this many that meet the accuracy the others only cost more.
 ENOUGH = 2
-# Evaluations for which an exact setting may buy depth, times the fewest.
+# Evaluations for which an exact setting may spend to save stages, times the fewest.
 WORTH = 2.0
 # Values beyond a sampler's own that its rule allows, and that make it stronger; steps that reveal
 # nothing cost nothing, so that some rules have use for more of them than there are positions.

@@ -1,8 +1,8 @@
 """Parallel unmasking: whole sequences from a masked model with few evaluations.
 
 A target or a model offers an oracle; a sampler is a rule that draws a sequence from it; ``sample``
-draws any number of sequences and counts what they took in a ledger. Whatever is not here has a named place: ``samplers``, ``planning``,
-``evaluation``, ``rows``, ``run``, ``errors`` and so on.
+draws any number of sequences and counts in a ledger what they took. Whatever is not here has a
+named place: ``samplers``, ``planning``, ``evaluation``, ``rows``, ``run``, ``errors`` and so on.
 """
 
 from counterprobe import (

@@ -53,7 +53,7 @@ def test_the_strongest_setting_is_the_cheapest_that_meets_the_accuracy(ascends):
     assert fewer.batch_kl > 0.1 or batches in (1, 2, 4, 8, 16, 32)
 
 
-def test_of_exact_settings_depth_decides_within_twice_the_evaluations():
+def test_of_exact_settings_stages_decide_within_twice_the_evaluations():
     found = search(LAW, UniversalCoupling(), SEEDS, accuracy=0.1, max_evaluations=10_000)
     assert found.meets
     assert found.comparison.is_exact
@@ -122,10 +122,10 @@ def test_unknown_costs_are_left_out_and_two_sizes_are_too_few():
 
 
 def test_the_papers_caps_grow_as_its_theorem_says():
-    evaluations, depth = cap_exponents()
+    evaluations, stages = cap_exponents()
     stated = 2 / 3 + 1 / (9 * 1.5)
     assert stated <= evaluations.slope < stated + 0.03  # logarithms come on top
-    assert depth.slope == pytest.approx(stated, abs=0.03)
+    assert stages.slope == pytest.approx(stated, abs=0.03)
     assert caps_at(4096).evaluations > caps_at(512).evaluations
     in_kl, _ = cap_exponents("kl")
     assert in_kl.slope == pytest.approx(evaluations.slope, abs=0.01)

@@ -79,7 +79,7 @@ def test_every_width_has_whole_words_and_whole_names(width):
     for name in ("information-curve", "one-batch", "punt", "random-balanced"):
         assert [line for line in lines if line.split()[:1] == [name]], name
     words = result.stdout.split("information-curve")[0].split()
-    for heading in ("sampler", "evaluations", "stages", "batch", "KL"):
+    for heading in ("sampler", "total", "stages", "batch", "KL"):
         assert heading in words
     hidden = {"commits", "exact"} - set(words)
     assert (hidden == set()) == (width >= 100)

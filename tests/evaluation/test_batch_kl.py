@@ -112,7 +112,7 @@ def test_a_run_that_verifies_is_not_measured(coupled):
         cp.Need.VERIFY | cp.Need.SELECT,
     ):
         assert_not_measured(batch_kl(coupled, dataclasses.replace(result, used=used)))
-    selecting = dataclasses.replace(result, allowed=cp.Need.SELECT)
+    selecting = dataclasses.replace(result, used=cp.Need.SELECT)
     assert batch_kl(coupled, selecting).value > 0
 
 

@@ -165,10 +165,10 @@ def test_rows_of_a_torch_model_give_the_same_price(table_law, direction, kind):
         ({"direction": "joint"}, 4, 4),
     ],
 )
-def test_what_pricing_costs_is_what_was_asked(table_law, options, probes, depth):
+def test_what_pricing_costs_is_what_was_asked(table_law, options, probes, stages):
     counted = CountingOracle(table_law.oracle())
     kl = plan_kl(counted, [[0, 1, 2], [3]], samples=6, **options)
-    assert (kl.ledger.probes, kl.ledger.stages) == (6 * probes, depth)
+    assert (kl.ledger.probes, kl.ledger.stages) == (6 * probes, stages)
     assert kl.ledger.evaluations == counted.states
     assert kl.ledger.rows_read == counted.rows_read
     assert kl.ledger.commits == 0

@@ -129,7 +129,7 @@ def test_a_batch_says_in_one_line_what_it_is():
     assert "0 completed, budget-spent" in repr(stopped)
     assert "_ _ _" not in repr(stopped)  # nothing that looks like a result
     alone = cp.sample(law.oracle(), "one-batch", 1, progress=False)
-    assert repr(alone).startswith("SampleBatch(1 x 2000 by one-batch, all completed; 1 submi")
+    assert repr(alone).startswith("SampleBatch(1 x 2000 by one-batch, all completed; 1 evalu")
 
 
 def test_a_batch_cannot_be_edited_and_survives_pickling(batch):

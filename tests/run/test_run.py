@@ -171,7 +171,7 @@ def test_work_kept_beside_probes_and_context_gives_the_same_bits(counted):
 # ----- Stages -------------------------------------------------------------------------------
 
 
-def test_a_stage_streams_and_is_one_unit_of_depth(uniform_oracle):
+def test_a_stage_streams_and_is_one_stage(uniform_oracle):
     log: list[tuple[str, int]] = []
 
     def function(states):

@@ -53,7 +53,7 @@ def test_halves_share_stages_and_a_rejected_block_takes_no_new_reading_of_its_st
     pytest.fail("no run was rejected once and only once")
 
 
-def test_proposals_side_by_side_cost_evaluations_not_depth():
+def test_proposals_side_by_side_cost_evaluations_not_stages():
     # Pairs nearly independent: a rejection is rare and then takes very many proposals.
     law = cp.TableLaw([[0.25 + 2e-3, 0.25 - 2e-3], [0.25 - 2e-3, 0.25 + 2e-3]])
     for seed in range(3000):

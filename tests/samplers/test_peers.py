@@ -250,7 +250,7 @@ COSTS = {
 
 
 @pytest.mark.parametrize("name", list(COSTS))
-def test_evaluations_depth_and_zero_kl_on_a_product_law(name):
+def test_evaluations_stages_and_zero_kl_on_a_product_law(name):
     sampler, expected = COSTS[name]
     result = sampler.informed_by(PRODUCT)(cp.run.Run(PRODUCT.oracle()), STREAMS)
     assert (result.ledger.evaluations, result.ledger.stages) == (expected, expected)

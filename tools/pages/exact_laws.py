@@ -50,7 +50,7 @@ def law_values(sources: Sources) -> dict[str, Any]:
     extremes = {
         name: {
             f"{end}_{what}": pick(laws[family][name][what] for family in FAMILIES)
-            for what in ("evaluations", "stages", "each", "depth_of_each", "seconds")
+            for what in ("evaluations", "stages", "each", "stages_of_each", "seconds")
             for end, pick in (("least", min), ("most", max))
         }
         for name in HUNDRED
@@ -86,7 +86,7 @@ def _hundred(measured: Mapping[str, Any]) -> str:
             count(cell["stages"]),
             broken(cell["batch_kl"], cell["batch_kl_se"]),
             _each(cell, measured["count"]),
-            f"{cell['depth_of_each']:.0f}",
+            f"{cell['stages_of_each']:.0f}",
         ]
         for family in FAMILIES
         for name, shown in HUNDRED.items()
@@ -94,7 +94,7 @@ def _hundred(measured: Mapping[str, Any]) -> str:
     ]
     heading = [
         "law", "sampler", "one sequence: evaluations", "stages", "batch KL",
-        f"each of {measured['count']}: evaluations", "depth, side by side",
+        f"each of {measured['count']}: evaluations", "stages, side by side",
     ]  # fmt: skip
     return markdown(heading, rows, left=2)
 
@@ -124,7 +124,7 @@ def _draws(measured: Mapping[str, Any]) -> str:
                 f"{exact} of {len(runs)}",
             ]
         )
-    heading = ["assumed", "family", "mean total", "range", "probes", "commits", "stages"]
+    heading = ["assumed", "family", "mean evaluations", "range", "probes", "commits", "stages"]
     heading.append("batch KL 0")
     return markdown(heading, rows)
 

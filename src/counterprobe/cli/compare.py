@@ -47,7 +47,7 @@ SamplerNames = Annotated[
     ),
 ]
 COLUMNS = (
-    Column("sampler"), Column("evaluations"), Column("without S", 4), Column("stages"),
+    Column("sampler"), Column("total"), Column("without S", 4), Column("stages"),
     Column("widest stage", 5), Column("commits", 6), Column("tokens per forward", 3),
     Column("needs", 2), Column("batch KL"), Column("SE", 1), Column("seconds", 7),
     Column("exact", 7),
@@ -104,7 +104,7 @@ def compare(
     """Set samplers against each other on the same laws, under one accounting.
 
     A rule that chooses its batch after seeing the very rows it is drawn from makes one evaluation
-    a step; without that right it would need a probe and a commit. Both totals are shown.
+    a step; without that it would need a probe and a commit. Both totals are shown.
     'counterprobe compare-models' does it on a learned model.
 
     For example:
@@ -237,14 +237,14 @@ def _decide(compared: Sequence[Comparison]) -> None:
     said = (
         f"Of the rules that broke nothing (batch KL of {EXACT:g} nats at most), were told nothing "
         f"about the law and commit no candidates, {best.sampler.label()} took the fewest "
-        f"evaluations, {_count(best.mean('total'))}."
+        f"evaluations, {_count(best.mean('evaluations'))}."
     )
     cheaper = [entry for entry in known if entry.mean("evaluations") < best.mean("evaluations")]
     if cheaper:
         least = min(cheaper, key=lambda entry: entry.batch_kl)
         said += (
             f" Of those that took fewer, {least.sampler.label()} broke least: "
-            f"{number(least.batch_kl, '.3g')} nats in {_count(least.mean('total'))}."
+            f"{number(least.batch_kl, '.3g')} nats in {_count(least.mean('evaluations'))}."
         )
     output.report(Note(said, is_decision=True))
 
@@ -253,7 +253,7 @@ def _notes(compared: Sequence[Comparison]) -> list[str]:
     samplers = [entry.sampler for entry in compared]
     notes = [
         "Total: evaluations. Rights: S selects after the reply, C commits candidates, V verifies, "
-        "M masks again; 'without S' is the total if each such selection were a probe."
+        "M masks again; 'without S' is their number if each such selection were a probe."
     ]
     told = ", ".join(f"{rule.name} {rule.knows}" for rule in samplers if rule.knows)
     if told:

@@ -163,7 +163,7 @@ def bad_oracles() -> dict[str, Callable[..., BadOracle]]:
     Examples
     --------
     >>> import counterprobe as cp
-    from counterprobe.run import Probe
+    >>> from counterprobe.run import Probe
     >>> from counterprobe.testing import bad_oracles
     >>> run = cp.run.Run(bad_oracles()["unnormalised"]())
     >>> try:

@@ -178,7 +178,7 @@ def test_a_run_that_drew_nothing_warns_and_says_what_to_try():
     noisy = cp.FrozenNoise.for_hellinger_radius(law.oracle(), 1e-3, seed=1, classes=law.classes)
     run = cp.run.Run(Redeclared(noisy, 1e-12))
     with pytest.warns(
-        cp.errors.InfeasibleWarning, match=r"compressed drew nothing after \d+ submiss"
+        cp.errors.InfeasibleWarning, match=r"compressed drew nothing after \d+ evaluat"
     ):
         result = Compressed()(run, cp.Streams.from_seed(1))
     assert result.tokens is None
