@@ -116,9 +116,7 @@ def draw_quality(
         f"{FLOOR:g} or less, 0 included", (0.01, FLOOR), xycoords=("axes fraction", "data"),
         xytext=(0, -10), textcoords="offset points", color="0.4", fontsize=8,
     )  # fmt: skip
-    axes.set_xlabel(
-        "evaluations (open markers: without the right to select after the reply)", fontsize=9
-    )
+    axes.set_xlabel("evaluations (open markers: if each selection cost a probe)", fontsize=9)
     axes.set_ylabel("batch KL, nats")
     axes.set_title(literal(title), fontsize=10)
     axes.grid(True, which="major", alpha=0.25)

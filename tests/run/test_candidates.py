@@ -185,7 +185,7 @@ def test_probes_may_come_between_a_draft_and_its_commit(law, counted):
 def test_candidates_need_their_right_and_a_draft(law, counted):
     oracle = counted(law.oracle())
     bare = begun(oracle, allowed=Need.SELECT)
-    with pytest.raises(ValueError, match="Draft needs the right CANDIDATES"):
+    with pytest.raises(ValueError, match="Draft needs CANDIDATES"):
         bare.do(Draft())
     run = begun(oracle)
     with pytest.raises(ValueError, match=r"Keep needs candidates .* yield Draft\(\)"):
@@ -205,7 +205,7 @@ def test_candidates_need_their_right_and_a_draft(law, counted):
 
 def test_a_sampler_is_refused_a_run_without_its_right(law, counted):
     oracle = counted(law.oracle())
-    with pytest.raises(ValueError, match="'punt' needs the right candidates, which this"):
+    with pytest.raises(ValueError, match="'punt' needs candidates, which this"):
         cp.samplers.PUNT()(cp.run.Run(oracle, allowed=Need.NONE), STREAMS)
     assert oracle.calls == 0
 

@@ -1,4 +1,4 @@
-"""Verified values: the right they need, what they are charged, and what is refused."""
+"""Verified values: what they need, what they are charged, and what is refused."""
 
 import numpy as np
 import pytest
@@ -79,9 +79,9 @@ def test_a_commit_of_another_kind_spends_its_own_evaluation(law):
 def test_verified_values_need_the_right(law, counted):
     oracle = counted(law.oracle())
     run = begun(oracle, allowed=~Need.VERIFY)
-    with pytest.raises(ValueError, match="Noise needs the right VERIFY"):
+    with pytest.raises(ValueError, match="Noise needs VERIFY"):
         run.do(Noise())
-    with pytest.raises(ValueError, match="Verify needs the right VERIFY"):
+    with pytest.raises(ValueError, match="Verify needs VERIFY"):
         run.do(Verify([0], [1], UNSCORED))
     with pytest.raises(ValueError, match="no commit noise yet"):
         cp.run.Run(oracle).do(Noise())

@@ -301,7 +301,7 @@ class Deaf(Base):
         (checks.check_exactness, Trusting, "claims to be exact but 300 draws have chi-square"),
         (checks.check_needs, Undeclared, r"used \['select'\], declared \[\]"),
         (checks.check_needs, Repentant, r"used \['remask'\], declared \[\]"),
-        (checks.check_remasking, Repentant, "took commits back without the right"),
+        (checks.check_remasking, Repentant, "took commits back without REMASK"),
         (checks.check_remasking, Silent, "1 taken back do not leave 3"),
         (checks.check_remasking, Careless, "masked given context"),
         (checks.check_seeds, Forgetful, "did not repeat itself"),

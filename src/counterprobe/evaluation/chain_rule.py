@@ -156,7 +156,7 @@ def run_kl(
 
     The values that a run committed are draws from the product, so that every state is known
     beforehand and all of them are one stage. Rules that choose a batch after they have seen its
-    values (the right ``CANDIDATES``) leave no such draws: their batches are drawn afresh,
+    values (``CANDIDATES``) leave no such draws: their batches are drawn afresh,
     in a second stage. What such a choice does to the output is no part of the batch KL.
 
     Parameters
@@ -229,7 +229,7 @@ def _check_run(run: SampleResult, oracle_name: str) -> None:
     unlike = run.used & (Need.VERIFY | Need.REMASK)
     if unlike:
         raise ValueError(
-            f"{which} must only commit, but it used the right {', '.join(unlike.names())}: the "
+            f"{which} must only commit, but it used {', '.join(unlike.names())}: the "
             "batch KL does not apply to it"
         )
     if run.oracle_name != oracle_name:

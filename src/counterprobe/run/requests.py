@@ -297,7 +297,7 @@ class Commit:
         Residual positions, at least one.
     reading : Reading, optional
         Rows of the current state that the batch was chosen from; they are drawn from, and that
-        evaluation becomes the commit. A run without the right ``SELECT`` pays for
+        evaluation becomes the commit. A run that does not allow ``SELECT`` pays for
         both. By default the batch was fixed before its reply.
     purpose : str, optional
     facts : dict

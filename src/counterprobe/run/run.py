@@ -21,8 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import CounterprobeError
-from counterprobe.oracles import Attends, AttentionQuery, HistoryQuery, Oracle, Query, Readouts
-from counterprobe.radii import RowRadii, row_radii
+from counterprobe.oracles import AttentionQuery, HistoryQuery, Oracle, Query, Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.door import Door, Stage
 from counterprobe.run.drawing import (
@@ -69,7 +68,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Run:
+class Run(View):
     """One run from masks to tokens.
 
     Parameters
@@ -102,6 +101,8 @@ class Run:
         as a ``trace.Recorder`` (``run/events.py``).
     """
 
+    _door: Door
+
     def __init__(
         self,
         oracle: Oracle,
@@ -117,17 +118,22 @@ class Run:
         door: Door | None = None,
         on_event: OnEvent | None = None,
     ) -> None:
-        self._door = door or Door(
+        door = door or Door(
             oracle,
             record=record,
             max_evaluations=max_evaluations,
             on_event=on_event,
             sequence=sequence,
         )
-        self._history = History(self._door.length, self._door.vocab_size, given)
-        self._allowed = allowed
+        super().__init__(
+            door.oracle,
+            History(door.length, door.vocab_size, given),
+            temperature=as_temperature(temperature),
+            allowed=allowed,
+            sequence=door.sequence,
+            door=door,
+        )
         self._used = Need.NONE
-        self._temperature = as_temperature(temperature)
         self._standing: Standing | None = None
         self._streams: Streams | None = None
         self._draw = draw
@@ -152,19 +158,19 @@ class Run:
         self._streams, self._declared = streams, declared
         if self._draw is None:
             noise = streams.commit_noise(self.length, self.sequence)
-            self._draw = NoisyDraw(noise, self._temperature)
+            self._draw = NoisyDraw(noise, self.temperature)
 
     @property
     def view(self) -> View:
         """What a rule sees of this run."""
         return View(
-            self._door.oracle,
+            self._oracle,
             self._history,
-            temperature=self._temperature,
-            allowed=self._allowed,
+            temperature=self.temperature,
+            allowed=self.allowed,
             sequence=self.sequence,
             door=self._door,
-            stand=self._stand,
+            stand=self._hear,
         )
 
     # ----- Following a rule ----------------------------------------------------------------
@@ -282,7 +288,7 @@ class Run:
 
     def _check_kept(self, states: StateArray) -> None:
         """Refuse states that change what is committed; some rules may mask it."""
-        if Need.REMASK in self._allowed & self._declared:
+        if Need.REMASK in self.allowed & self._declared:
             committed = self._history.round_of >= 0
             again = (states == MASK) & committed
             if again.any():
@@ -346,7 +352,7 @@ class Run:
         if not is_open:
             self._require_current(reading)
         positions = check_batch(request.batch, self._history.state)
-        if Need.SELECT not in self._allowed:
+        if Need.SELECT not in self.allowed:
             self._close_reading()
             return (yield from self._commit(replace(request, batch=positions, reading=None)))
         slots = np.searchsorted(reading.positions, positions)
@@ -393,8 +399,8 @@ class Run:
         self._door.require_closed()
         draw = self._bound_draw()
         residual = self._residual_for("Draft")
-        if Need.CANDIDATES not in self._allowed:
-            raise ValueError("Draft needs the right CANDIDATES, which this run does not grant")
+        if Need.CANDIDATES not in self.allowed:
+            raise ValueError("Draft needs CANDIDATES, which this run does not allow")
         reading = request.reading
         if reading is not None:
             self._require_current(reading)
@@ -414,7 +420,7 @@ class Run:
         return drawn
 
     def _keep(self, request: Keep) -> Asking[IntArray]:
-        """Keep candidates; with the right ``SELECT`` the draft pays for it."""
+        """Keep candidates; where ``SELECT`` is allowed the draft pays for it."""
         self._door.require_closed()
         drawn = self._drafted
         if drawn is None:
@@ -422,7 +428,7 @@ class Run:
         positions = check_batch(request.batch, self._history.state)
         slots = drawn.slots(positions)
         tokens = drawn.tokens[slots]
-        if Need.SELECT in self._allowed:
+        if Need.SELECT in self.allowed:
             self._promote(self._promoted(positions), tokens, drawn.rows.take(slots))
         else:
             with self._stage("probe") as stage:
@@ -525,26 +531,6 @@ class Run:
     # ----- Where it stands -------------------------------------------------------------------
 
     @property
-    def length(self) -> int:
-        """Number of positions N."""
-        return self._door.length
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens V."""
-        return self._door.vocab_size
-
-    @property
-    def row_error(self) -> float:
-        """Total-variation radius that the oracle declares for its rows."""
-        return self._door.info.row_error
-
-    @property
-    def row_radii(self) -> RowRadii:
-        """What the oracle declares about its rows in Hellinger distance and in KL."""
-        return row_radii(self._door.oracle)
-
-    @property
     def oracle_name(self) -> str:
         """What the oracle calls itself."""
         return self._door.check.name
@@ -555,44 +541,9 @@ class Run:
         return self._door.oracle.digest
 
     @property
-    def offers_attention(self) -> bool:
-        """Whether the oracle can say, with its rows, how positions attend to each other."""
-        return self._door.oracle.ability(Attends) is not None
-
-    @property
-    def state(self) -> StateArray:
-        """The history as a state: committed values, ``MASK`` elsewhere (a copy)."""
-        return self._history.state.copy()
-
-    @property
-    def residual(self) -> IntArray:
-        """Positions still uncommitted, in increasing order."""
-        return self._history.residual
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every position has a value."""
-        return self._history.num_known == self.length
-
-    @property
-    def round_of_position(self) -> IntArray:
-        """Commit round of each position: -1 for given context, -2 if uncommitted (a copy)."""
-        return self._history.round_of.copy()
-
-    @property
     def num_undone(self) -> int:
         """Commits of positions that were taken back so far."""
         return self._history.num_undone
-
-    @property
-    def sequence(self) -> int:
-        """Index of this sequence among many drawn with the same seeds."""
-        return self._door.sequence
-
-    @property
-    def temperature(self) -> float:
-        """Temperature of the drawn tokens."""
-        return self._temperature
 
     @property
     def ledger(self) -> Ledger:
@@ -610,24 +561,17 @@ class Run:
         return self._door.tell
 
     @property
-    def allowed(self) -> Need:
-        """Rights that samplers have on this run."""
-        return self._allowed
-
-    @property
     def used(self) -> Need:
-        """Rights this run has made use of."""
+        """Needs that this run has made use of."""
         return self._used
 
     # ----- Inside --------------------------------------------------------------------------
 
-    def _require(self, right: Need, operation: str) -> None:
-        if right not in self._allowed:
-            raise ValueError(
-                f"{operation} needs the right {right.name}, which this run does not grant"
-            )
+    def _require(self, need: Need, operation: str) -> None:
+        if need not in self.allowed:
+            raise ValueError(f"{operation} needs {need.name}, which this run does not allow")
 
-    def _stand(self, standing: Standing) -> None:
+    def _hear(self, standing: Standing) -> None:
         self._standing = standing
         self._report("probe")
 

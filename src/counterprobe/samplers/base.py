@@ -130,8 +130,8 @@ class Sampler(ABC):
         missing = self.needs & ~run.allowed & Need.GRANTED & ~Need.SELECT
         if missing:
             raise ValueError(
-                f"sampler {self.name!r} needs the right {', '.join(missing.names())}, which this "
-                "run does not grant; build the Run with it, or choose another sampler"
+                f"sampler {self.name!r} needs {', '.join(missing.names())}, which this run "
+                "does not allow; allow it, or choose another sampler"
             )
         started = time.perf_counter()
         given = run.state

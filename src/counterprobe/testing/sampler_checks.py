@@ -106,14 +106,14 @@ def check_completion(sampler: Sampler, laws: Laws = None) -> None:
 def check_remasking(sampler: Sampler, laws: Laws = None) -> None:
     """Require that commits taken back add up, and that each state submitted was the history.
 
-    Given context is never masked. A rule without the right ``REMASK`` takes nothing back.
+    Given context is never masked. A rule that does not declare ``REMASK`` takes nothing back.
     """
     for told, law, _ in cases(sampler, laws):
         given = np.full(law.length, MASK)
         given[1] = possible(law)[1]
         result = told(Run(law.oracle(), given=given), STREAMS)
         if Need.REMASK not in told.needs:
-            require(result.undone == 0, sampler.name, "took commits back without the right")
+            require(result.undone == 0, sampler.name, "took commits back without REMASK")
         masked = [e.positions for e in result.transcript.events if e.operation == "remask"]
         committed = sum(len(batch) for batch in batches_made(result))
         require(
@@ -227,7 +227,7 @@ def check_needs(sampler: Sampler, laws: Laws = None) -> None:
         require(
             np.array_equal(without.tokens, selecting.tokens),  # type: ignore[arg-type]
             sampler.name,
-            "drew other tokens without the right to select after the reply",
+            "drew other tokens where selecting costs a probe",
         )
         require(
             without.ledger.evaluations
@@ -235,7 +235,8 @@ def check_needs(sampler: Sampler, laws: Laws = None) -> None:
             == oracle.states
             and without.ledger.stages == selecting.ledger.stages_without_selection,
             sampler.name,
-            "without the right each selected commit must cost one evaluation and one stage more",
+            "where selecting is not allowed each selected commit must cost one evaluation and "
+            "one stage more",
         )
         require(without.transcript.replay() == without.ledger, sampler.name, "replays wrong")
 
