@@ -291,9 +291,9 @@ def test_hundreds_of_sequences(uniform_oracle, counted):
     assert len(np.unique(batch.sequences, axis=0)) > 100
     assert oracle.calls <= 2 * 3
     stepwise = counted(uniform_oracle(6, 3), trusted=True)
-    lockstep = draw(stepwise, cp.samplers.RandomBalanced(3), 1000, at_once=500)
+    together = draw(stepwise, cp.samplers.RandomBalanced(3), 1000, at_once=500)
     assert stepwise.calls == 6
-    assert lockstep.ledger.widest_stage == 1000
+    assert together.ledger.widest_stage == 1000
 
 
 # ----- Errors ---------------------------------------------------------------------------------
@@ -711,7 +711,7 @@ class Uneven(Sampler):
 def test_groups_of_unequal_length_stop_and_step_each_for_itself(forest_law, counted):
     steps: list[cp.run.Step] = []
     listener = cp.run.Listener(steps.append, cp.run.Step)
-    oracle = counted(forest_law.oracle())  # without sessions, so that groups move in lockstep
+    oracle = counted(forest_law.oracle())  # without sessions, so that groups are drawn together
     many = cp.sample(oracle, Uneven(), 12, orders=4, max_evaluations=3,
                      on_event=listener, progress=False)  # fmt: skip
     alone = cp.sample(oracle, Uneven(), 12, orders=4, progress=False)

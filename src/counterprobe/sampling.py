@@ -191,8 +191,8 @@ class _Call:
         is_followed = self.oracle.ability(FollowsRuns) is not None
         # A sequence asks only when another is done: the oracle keeps work of each, or it waits.
         in_turn = self.count > 1 and (is_followed or self.count > self.at_once)
-        # Then a budget decides who asks next, and whether sequences are drawn side by side and
-        # not in lockstep decides the order of questions; so does who starts first.
+        # Then a budget decides who asks next, and whether fixed batches are drawn together decides
+        # the order of questions; so does who starts first.
         return RunRecord(
             sampler=self.rule.name,
             settings=self.rule.settings,

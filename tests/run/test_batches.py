@@ -16,7 +16,7 @@ MASK = cp.MASK
 
 @pytest.fixture(params=["one-batch", "punt", "stopped"])
 def batch(request: pytest.FixtureRequest, law) -> cp.SampleBatch:
-    """Sequences in lockstep, gathered, and stopped by a budget."""
+    """Sequences drawn together, side by side, and stopped by a budget."""
     given = np.full((4, law.length), MASK)
     given[:, 1] = [0, 1, 0, 1]
     name = "sequential" if request.param == "stopped" else request.param

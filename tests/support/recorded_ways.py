@@ -568,7 +568,7 @@ def folding():
 
 
 def in_commit_order(folder):
-    """Commit on a backbone, each residue decoded once: alone, in lockstep, gathered, resumed."""
+    """Commit on a backbone, each residue decoded once: alone, together, side by side, resumed."""
     rules = {
         "sequential": ("sequential", {}),
         "sequential random": ("sequential", {"order": "random"}),

@@ -71,7 +71,7 @@ def infill_record(
     likelihood_orders : int
     trace_sequence : int or None
         The sequence that is followed, from 0, and so starts before the others; None if none is.
-        Where one is, sequences are drawn side by side and not in lockstep: another order of
+        Where one is, sequences are drawn one by one and not together: another order of
         questions only where a sequence has a session of its own or waits for its turn.
     """
     in_turn = count > 1 and (count > at_once or task.oracle.ability(FollowsRuns) is not None)

@@ -1,6 +1,6 @@
 """The one door: what asks an oracle, checks its replies and charges every evaluation once.
 
-Runs of one sequence, runs in lockstep and whatever else must ask an oracle do it here. A
+Runs of one sequence, portions of many and measurements all ask here. A
 :class:`Stage` collects evaluations whose inputs were fixed before any of their replies; when it
 closes, they are charged to the ledger and written to the transcript as one stage, also
 when something failed half way: what was submitted is paid.

@@ -3,10 +3,9 @@
 A run draws by its commit noise. An evaluation that follows every possible output hands in a
 drawing of its own, which forces values instead.
 
-Candidates are tokens drawn at a history before it is decided which of them to keep. A run holds
-one set of :class:`Candidates` at a time. Committing from it moves the history and ends it. Replies
-that a lookahead got for states after some candidates are kept until then: if the history becomes
-one of those states, its rows are known already and nothing is submitted for the next set.
+Candidates are tokens drawn at a history before it is decided which of them to keep
+(:class:`~counterprobe.run.requests.Drafted`). Keeping some of them moves the history and ends the
+set.
 
 A round of a rule that verifies reads the rows of its history (the guess), drafts values from them,
 and reads rows at states that hold some of the drafts. All of these are probes: the guess one

@@ -208,7 +208,7 @@ class Step:
     round : int
         Rounds before this one, in each of these sequences.
     sequences : ndarray of int, shape (k,)
-        Which sequences committed: one, or all that move in lockstep and are not complete.
+        Which sequences committed: one, or all of a portion that are not complete.
     states : ndarray of int, shape (k, N)
         Their tokens so far, ``MASK`` elsewhere.
     """

@@ -1,6 +1,6 @@
 """One run from masks to tokens: its history, its oracle behind the door, its ledger.
 
-An :class:`Run` answers the requests of a rule (:mod:`counterprobe.run.requests`): those of
+A :class:`Run` answers the requests of a rule (:mod:`counterprobe.run.requests`): those of
 the paper's admissible algorithms (one all-mask readout, probes, product commits) and those that
 peers declare needs for. It refuses what it can see to be something else. It cannot see probes
 that depend on the replies of their own stage; the conformance suite (:mod:`counterprobe.testing`)
