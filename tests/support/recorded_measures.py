@@ -72,11 +72,11 @@ def scored_outcome(batch, **beside):
 
 
 def refusal(call):
-    """Return the outcome of a call, or the words in which it was refused."""
+    """Return the outcome of a call, or the error by which it was refused."""
     try:
         return call()
     except (ValueError, cp.CounterprobeError) as said:
-        return {"refused": type(said).__name__, "words": digest_of(str(said).encode())}
+        return {"refused": type(said).__name__}
 
 
 # ----- Prices -------------------------------------------------------------------------------
