@@ -149,8 +149,9 @@ def object_named(text: str) -> Any:
                 break
     else:
         return here
-    if words[0][:1].isupper() and words[0] in _classes():
-        return object_named(".".join([_classes()[words[0]], *words[1:]]))
+    full = _classes().get(words[0], "") if words[0][:1].isupper() else ""
+    if full.count(".") > 1:  # not at the front door, where it was looked for already
+        return object_named(".".join([full, *words[1:]]))
     raise LookupError(f"{text!r} names nothing in the library")
 
 
