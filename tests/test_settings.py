@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 import pytest
 
-from counterprobe.arguments import Count, Range, Share, Whole
+from counterprobe.arguments import Count, Fraction, Range, Whole
 from counterprobe.run import CommitAll
 from counterprobe.samplers import SAMPLERS, Sampler, build_sampler
 
@@ -20,7 +20,7 @@ class Knobs(Sampler):
 
     count: Count = 1
     limit: Annotated[int, Whole(2, at_most=1000)] | None = None
-    share: Share = 0.5
+    share: Fraction = 0.5
     level: Annotated[float, Range(above=0, finite=False)] = 1.0
     mode: Literal["a", "b"] = "a"
     free: int = 0

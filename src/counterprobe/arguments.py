@@ -1,7 +1,7 @@
 """Arguments and settings that many parts take: what people write, and what is allowed.
 
 Types say which values a setting may have, and every sampler checks its own by them: ``steps: Count
-= 64`` is a whole number of at least 1, ``eta: Share = 0.1`` a number from 0 to 1, a ``Literal``
+= 64`` is a whole number of at least 1, ``eta: Fraction = 0.1`` a number from 0 to 1, a ``Literal``
 one of its words. ``Annotated[float, Range(...)]`` is any other range.
 """
 
@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 __all__ = [
     "Count",
+    "Fraction",
     "NotNegative",
     "Positive",
     "Range",
-    "Share",
     "Steps",
     "Time",
     "Whole",
@@ -128,7 +128,7 @@ Count = Annotated[int, Whole()]
 Steps = Annotated[int, Whole(at_most=MOST_STEPS)]
 NotNegative = Annotated[float, Range(at_least=0)]
 Positive = Annotated[float, Range(above=0)]
-Share = Annotated[float, Range(at_least=0, at_most=1)]
+Fraction = Annotated[float, Range(at_least=0, at_most=1)]
 Time = Annotated[float, Range(above=0, at_most=1)]
 
 

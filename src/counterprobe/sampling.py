@@ -35,7 +35,7 @@ from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.run.results import SampleResult
 from counterprobe.run.run import Run
 from counterprobe.run.together import FixedBatches, FixedResults, Together
-from counterprobe.run.transcript import Level, Whole
+from counterprobe.run.transcript import Whole
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, fixed_batches, require_complete
 from counterprobe.samplers.registry import Orders, as_groups, as_sampler, default_orders
@@ -59,7 +59,6 @@ def sample(
     max_evaluations: int | None = None,
     temperature: float = 1.0,
     allowed: Need = ~Need.NONE,
-    record: Level = Level.LEDGER,
     at_once: int = AT_ONCE,
     log_probs: bool = False,
     on_event: OnEvent | None = None,
@@ -99,7 +98,7 @@ def sample(
         for a soft structure, so that what one plan breaks is not broken in all of them.
     max_evaluations : int, optional
         Of each sequence. An evaluation that would pass it is not made; the sequence stops there.
-    temperature, allowed, record
+    temperature, allowed
         As in ``Run``.
     at_once : int
         Sequences side by side, at most: larger batches for the oracle, and more memory.
@@ -146,7 +145,6 @@ def sample(
         max_evaluations=max_evaluations,
         temperature=temperature,
         allowed=allowed,
-        record=Level(record),
         at_once=whole_number("at_once", at_once, at_least=1),
         log_probs=log_probs,
         hears=tell_all(on_event).among(first, count),
@@ -174,7 +172,6 @@ class _Call:
     max_evaluations: int | None
     temperature: float
     allowed: Need
-    record: Level
     at_once: int
     log_probs: bool
     hears: Listener
@@ -206,7 +203,6 @@ class _Call:
             max_evaluations=self.max_evaluations if in_turn else None,
             more={
                 **({} if self.structure is None else {"structure": self.structure.digest}),
-                "record": self.record,
                 "at_once": self.at_once,
                 **({"listen_to": self.starts_with} if self.starts_with else {}),
                 **({"listened": self.hears.sequence is not None} if in_turn else {}),
@@ -255,7 +251,7 @@ def _fixed_batches(call: _Call) -> list[FixedBatches] | None:
     info = call.oracle.info
     follower = call.oracle.ability(FollowsRuns)
     has_session = follower is not None and not follower.follows_many
-    is_watched = call.record != Level.LEDGER or call.hears.sequence is not None
+    is_watched = call.hears.sequence is not None
     if not is_common or has_session or is_watched:
         return None
     is_alone = call.count == 1 or (call.groups == call.count and follower is None)
@@ -402,7 +398,6 @@ class _Drawing:
         call = self._call
         return Door(
             call.oracle,
-            record=call.record,
             max_evaluations=most,
             check=self._check,
             whole=self._whole,

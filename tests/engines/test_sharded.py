@@ -152,8 +152,8 @@ def test_it_is_an_oracle_that_keeps_the_contract(sharded):
 )
 def test_samplers_draw_the_same_and_are_charged_the_same(sharded, sampler):
     streams = cp.Streams(3, 4)
-    run = cp.run.Run(sharded, record=cp.run.Level.STRUCTURE)
-    alone = cp.run.Run(LAW.oracle(), record=cp.run.Level.STRUCTURE)
+    run = cp.run.Run(sharded, keep_notes=True)
+    alone = cp.run.Run(LAW.oracle(), keep_notes=True)
     result, expected = sampler(run, streams), sampler(alone, streams)
     np.testing.assert_array_equal(result.tokens, expected.tokens)
     assert result.ledger == expected.ledger

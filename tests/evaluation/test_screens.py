@@ -268,7 +268,7 @@ def test_successful_screens_end_in_the_true_forest(seed):
     sampler = cp.samplers.Packed(
         num_colors=80, num_colorings=9, degree_cutoff=9, majority_fraction=0.5
     )
-    run = cp.run.Run(law.oracle(), record=cp.run.Level.STRUCTURE)
+    run = cp.run.Run(law.oracle(), keep_notes=True)
     result = sampler(run, cp.Streams(seed, 1))
     report = result.diagnostics
     screens = [note.content for note in result.transcript.notes if note.name == "screen"]

@@ -8,7 +8,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Need
-from counterprobe.run import Commit, Draft, Keep, Once, Preprocess, Probe, Read, Remask
+from counterprobe.run import Commit, Draft, Keep, Preprocess, Probe, Read, Remask, Share
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -152,7 +152,7 @@ class Shares(cp.samplers.Sampler):
         def look():
             return (yield Probe(view.state, view.residual))
 
-        probed = yield Once("look", look())
+        probed = yield Share("look", look())
         yield Commit(view.residual, probed.at(0))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Query, testing
-from counterprobe.run import Commit, Driver, Once, Probe, Read, drive, driver
+from counterprobe.run import Commit, Driver, Probe, Read, Share, drive, driver
 from counterprobe.run.driver import Shared
 
 MASK = cp.MASK
@@ -242,7 +242,7 @@ def sharing(oracle, shared, requests, name="structure"):
         run.begin(STREAMS)
 
         def rule():
-            found = yield Once(name, requests(index))
+            found = yield Share(name, requests(index))
             return run.ledger, found
 
         return run.follow(rule())
@@ -295,7 +295,7 @@ def test_a_refusal_is_shared_with_its_charges(law, counted):
 
         def rule():
             with pytest.raises(cp.Infeasible, match="nothing was found"):
-                yield Once("structure", compute())
+                yield Share("structure", compute())
 
         yield from run.follow(rule())
         return run.ledger
@@ -330,7 +330,7 @@ class LooksLater(cp.samplers.Sampler):
             yield from ()
             return began
 
-        found = yield Once("began", compute())
+        found = yield Share("began", compute())
         yield Commit(view.residual)
         return found
 

@@ -104,11 +104,9 @@ def test_a_listener_is_told_that_a_discovery_draws_nothing():
     assert hearing.heard[0] == "opened" and hearing.heard[-1] == "closed"
 
 
-def test_a_listener_raises_the_level_of_the_transcript_to_trace(law):
-    run = cp.run.Run(law.oracle(), on_event=Hearing())
-    assert run.transcript.level == cp.run.Level.TRACE
-    full = cp.run.Run(law.oracle(), on_event=Hearing(), record=cp.run.Level.FULL)
-    assert full.transcript.level == cp.run.Level.FULL
+def test_notes_are_kept_where_somebody_listens(law):
+    assert cp.run.Run(law.oracle(), on_event=Hearing()).transcript.keeps_notes
+    assert not cp.run.Run(law.oracle()).transcript.keeps_notes
 
 
 def test_what_comes_next_is_announced_before_it_is_charged(table_law):
@@ -134,7 +132,7 @@ def test_sample_lets_a_listener_hear_the_first_sequence_alone(law, count):
 
 def test_what_was_shared_is_heard_as_it_was_charged(forest_law):
     hearing = Hearing()
-    source = cp.run.Run(forest_law.oracle(), record=cp.run.Level.STRUCTURE)
+    source = cp.run.Run(forest_law.oracle(), keep_notes=True)
     source.do(cp.run.Preprocess())
     source.view.note("found", edges=np.empty((0, 2)))
     taker = cp.run.Run(forest_law.oracle(), on_event=hearing)
@@ -146,18 +144,18 @@ def test_what_was_shared_is_heard_as_it_was_charged(forest_law):
 NOWHERE, NO_PRINTS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
 
 
-@pytest.mark.parametrize("level", cp.run.Level)
+@pytest.mark.parametrize("keep_notes", [False, True])
 @pytest.mark.parametrize("sequence", [None, 0, 1])
-def test_details_are_told_of_one_sequence_and_only_notes_are_kept(law, level, sequence):
+def test_details_are_told_of_one_sequence_and_only_notes_are_kept(law, keep_notes, sequence):
     heard: list[Any] = []
     listener = Listener(heard.append, (), sequence)
-    door = Door(law.oracle(), record=level, on_event=listener, sequence=1)
+    door = Door(law.oracle(), keep_notes=keep_notes, on_event=listener, sequence=1)
     event = Event("probe", 1, 1, NOWHERE, NO_PRINTS)
     door.note("found", edges=2)
     history = History(law.length, law.vocab_size, None)
     View(law.oracle(), history, door=door).detail("seen", tokens=3)
     door.record(event)
-    kept = ["found"] if max(level, 2 * (sequence == 1)) >= cp.run.Level.STRUCTURE else []
+    kept = ["found"] if keep_notes or sequence == 1 else []
     assert [note.name for note in door.transcript.notes] == kept
     assert door.transcript.events == [event] and len(door.transcript.entries) == len(kept) + 1
     if sequence != 1:

@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Need, Readouts
-from counterprobe.run import Commit, Draft, Keep, Once, Probe, Remask
+from counterprobe.run import Commit, Draft, Keep, Probe, Remask, Share
 from counterprobe.run.driver import Shared
 from counterprobe.samplers import WINO, ReMDM, Sampler
 from counterprobe.states import fingerprint
@@ -227,7 +227,7 @@ def test_what_is_computed_once_for_several_runs_must_not_mask_again(law):
         yield Remask([0])
 
     with pytest.raises(cp.CounterprobeError, match="must not draw nor commit"):
-        run.do(Once("masks", mask()))
+        run.do(Share("masks", mask()))
 
 
 # ----- Traces ---------------------------------------------------------------------------------

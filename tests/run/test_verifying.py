@@ -182,7 +182,7 @@ def test_what_another_run_probed_in_a_wide_stage_is_taken_over_with_its_history(
 @pytest.mark.parametrize("seed", range(10))
 def test_a_probe_is_open_until_it_becomes_a_commit(seed):
     draw = np.random.default_rng([78, seed])
-    transcript, is_open = Transcript(level=cp.run.Level.STRUCTURE), dict.fromkeys(range(4), False)
+    transcript, is_open = Transcript(keeps_notes=True), dict.fromkeys(range(4), False)
     nowhere = np.empty(0, dtype=np.int64)
     for _ in range(40):
         prints = np.unique(draw.integers(4, size=draw.integers(1, 4)))

@@ -128,7 +128,7 @@ def test_batches_fixed_at_once_are_enough_to_be_a_sampler(law):
 
 
 def test_diagnostics_and_notes_reach_the_result(law):
-    result = sample(Telling(), law, record=cp.run.Level.STRUCTURE)
+    result = sample(Telling(), law, keep_notes=True)
     assert result.diagnostics == {"rounds": 1}
     assert [note.name for note in result.transcript.notes] == ["order"]
     assert sample(Telling(), law).transcript.notes == []

@@ -110,7 +110,7 @@ def test_one_peel_commit_then_two_centroid_batches(selector):
         majority_fraction=0.5,
         selector=selector,
     )
-    result = sample(sampler, law.oracle(), record=cp.run.Level.STRUCTURE)
+    result = sample(sampler, law.oracle(), keep_notes=True)
     check_peel_and_centroids(result)
     screens = [note.content for note in result.transcript.notes if note.name == "screen"]
     for content in screens:
@@ -135,9 +135,7 @@ def test_theory_mode_takes_its_filler_by_name():
     oracle = law.oracle()
     seen = {}
     for filler in ("most-likely", "rare"):
-        result = sample(
-            PackedTheory(**RESOLVED, filler=filler), oracle, record=cp.run.Level.STRUCTURE
-        )
+        result = sample(PackedTheory(**RESOLVED, filler=filler), oracle, keep_notes=True)
         assert all(result.diagnostics.setup.hypotheses.values())  # the guarantee has no say in it
         assert cp.evaluation.batch_kl(law, result).value == 0.0
         submitted = [e for e in result.transcript.events if e.operation == "probe"]
@@ -150,7 +148,7 @@ def test_a_screen_of_theory_mode_is_counted_color_by_color(counted):
     law = cp.families.two_type_path(10, 1, vocab_size=64)
     oracle = counted(law.oracle())
     sampler = PackedTheory(**RESOLVED)
-    result = sample(sampler, oracle, record=cp.run.Level.STRUCTURE)
+    result = sample(sampler, oracle, keep_notes=True)
     plan = result.diagnostics.setup
     assert (plan.screen.num_colors, plan.screen.chunk_size, result.diagnostics.num_columns) == (
         80,
@@ -375,7 +373,7 @@ def test_where_a_screen_costs_more_a_run_decodes_one_by_one_and_says_so(family, 
     law = cp.families.build(family, length, 3)
     oracle = counted(law.oracle())
     with pytest.warns(CostWarning, match="and so decodes one position at a time") as said:
-        result = sample(Packed(), oracle, record=cp.run.Level.STRUCTURE)
+        result = sample(Packed(), oracle, keep_notes=True)
     assert len(said) == 1
     ledger, report = result.ledger, result.diagnostics
     assert (ledger.preprocessing, ledger.probes) == (0, 0)
@@ -682,7 +680,7 @@ def test_the_guard_takes_all_that_is_left_in_the_last_round(edges, cutoff, expec
     length = 1 + max(map(max, edges))
     for cap, guard in enumerate(guards, start=1):
         sampler = Packed(**CLEAR, degree_cutoff=cutoff, round_cap=cap)
-        result = sample(sampler, responding(length, edges), record=cp.run.Level.STRUCTURE)
+        result = sample(sampler, responding(length, edges), keep_notes=True)
         before = expected[: cap - 1]
         left = sorted(set(range(length)).difference(*before))
         assert batches(result) == ([*before, left] if left else before)
@@ -905,9 +903,7 @@ def test_a_result_is_a_function_of_its_two_seeds(seed, counted):
     seen, results = [], []
     for streams in (cp.Streams(1, 2), cp.Streams(1, 2), cp.Streams(1, 3)):
         oracle = counted(inner)
-        results.append(
-            sample(sampler, oracle, streams, given=given, record=cp.run.Level.STRUCTURE)
-        )
+        results.append(sample(sampler, oracle, streams, given=given, keep_notes=True))
         # Everything before the first commit: preprocessing and the first screen.
         before = 1 + results[-1].diagnostics.screens[0].probes
         seen.append(np.concatenate(oracle.seen)[:before])
@@ -935,7 +931,7 @@ def test_from_one_history_decisions_do_not_depend_on_the_commit_seed():
     )
     second = {}
     for seed in range(12):
-        run = cp.run.Run(law.oracle(), record=cp.run.Level.STRUCTURE)
+        run = cp.run.Run(law.oracle(), keep_notes=True)
         result = Packed(degree_cutoff=4, **SHARED)(run, cp.Streams(7, seed))
         assert batches(result)[0] == [0]
         screens = [n.content for n in result.transcript.notes if n.name == "screen"]
@@ -948,7 +944,7 @@ def test_from_one_history_decisions_do_not_depend_on_the_commit_seed():
 
 def test_each_screen_has_fresh_colors():
     clique = responding(10, list(itertools.combinations(range(10), 2)))
-    result = sample(Packed(**CLEAR, degree_cutoff=2), clique, record=cp.run.Level.STRUCTURE)
+    result = sample(Packed(**CLEAR, degree_cutoff=2), clique, keep_notes=True)
     colors = [n.content["colors"] for n in result.transcript.notes if n.name == "screen"]
     assert len(colors) >= 3
     for one, other in itertools.combinations(colors, 2):
@@ -976,7 +972,7 @@ def theory_run(seed: int) -> bool:
     settings["selector"] = str(rng.choice(list(SELECTORS)))
     sampler = PackedTheory(**settings)
     streams = cp.Streams(seed, seed + 1)
-    result = sample(sampler, law.oracle(), streams, record=cp.run.Level.STRUCTURE)
+    result = sample(sampler, law.oracle(), streams, keep_notes=True)
     check_caps(result)
     report = result.diagnostics
     public = sampler.calibration(length, law.vocab_size)

@@ -77,7 +77,7 @@ def test_a_longer_run_whose_end_is_given_is_listened_to() -> None:
     law = cp.families.path(length=6, target_seed=1)
     given = np.array([cp.MASK] * 4 + [0, 0])
     sampler = Structured(4, edges=((0, 1), (1, 2), (2, 3)))
-    run = cp.run.Run(law.oracle(), given=given, record=cp.run.Level.STRUCTURE)
+    run = cp.run.Run(law.oracle(), given=given, keep_notes=True)
     (note,) = sampler(run, STREAMS).transcript.notes
     assert note.content["is_resolved"].tolist() == [True] * 6
 

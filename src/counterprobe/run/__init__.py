@@ -21,7 +21,6 @@ from counterprobe.run.requests import Draft as Draft
 from counterprobe.run.requests import Drafted as Drafted
 from counterprobe.run.requests import Keep as Keep
 from counterprobe.run.requests import Noise as Noise
-from counterprobe.run.requests import Once as Once
 from counterprobe.run.requests import Preprocess as Preprocess
 from counterprobe.run.requests import Probe as Probe
 from counterprobe.run.requests import Probed as Probed
@@ -31,8 +30,8 @@ from counterprobe.run.requests import Refusals as Refusals
 from counterprobe.run.requests import Remask as Remask
 from counterprobe.run.requests import Request as Request
 from counterprobe.run.requests import Requests as Requests
+from counterprobe.run.requests import Share as Share
 from counterprobe.run.requests import Stream as Stream
 from counterprobe.run.requests import Verify as Verify
 from counterprobe.run.run import Run as Run
-from counterprobe.run.transcript import Level as Level
 from counterprobe.run.view import View as View

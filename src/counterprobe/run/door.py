@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -38,7 +37,6 @@ from counterprobe.run.requests import Refusals
 from counterprobe.run.transcript import (
     MAX_FINGERPRINTS,
     Event,
-    Level,
     Note,
     Operation,
     Transcript,
@@ -61,8 +59,8 @@ class Door:
     Parameters
     ----------
     oracle : Oracle
-    record : Level
-        What the transcript keeps.
+    keep_notes : bool
+        Whether the transcript keeps what rules note.
     max_evaluations : int, optional
         An evaluation that would pass it raises ``BudgetExceeded`` and is not made.
     check : ReplyCheck, optional
@@ -70,7 +68,7 @@ class Door:
     whole : Whole, optional
         The accounts of many runs, charged beside this run's own.
     on_event : callable, optional
-        Where it hears details of this sequence, the transcript is at level ``trace`` at least.
+        Where it hears details of this sequence, notes are kept.
     sequence : int
         Index of the run's sequence among many drawn with the same seeds.
 
@@ -88,7 +86,7 @@ class Door:
         self,
         oracle: Oracle,
         *,
-        record: Level = Level.LEDGER,
+        keep_notes: bool = False,
         max_evaluations: int | None = None,
         check: ReplyCheck | None = None,
         whole: Whole | None = None,
@@ -103,23 +101,11 @@ class Door:
         self.ledger = Ledger()
         self.hears, self.sequence = tell_all(on_event), whole_number("sequence", sequence)
         self.tell = self.hears.tell if self.hears.sequence == self.sequence else None
-        level = Level(record) if self.tell is None else max(Level(record), Level.TRACE)
-        self.transcript = Transcript(level=level)
+        self.transcript = Transcript(keep_notes or self.tell is not None)
         if max_evaluations is not None:
             max_evaluations = whole_number("max_evaluations", max_evaluations)
         self.max_evaluations = max_evaluations
-        self.is_open = False
         self._whole = whole
-
-    # ----- Asking --------------------------------------------------------------------------
-
-    def require_closed(self) -> None:
-        """Refuse to submit inside an open stage."""
-        if self.is_open:
-            raise ValueError(
-                "nothing can be submitted inside an open stage or selection: its inputs are fixed "
-                "before its replies; submit when it has returned"
-            )
 
     def stage(
         self, operation: Operation, tell: Tell | None = None, history: np.uint64 | None = None
@@ -136,8 +122,6 @@ class Door:
             Fingerprint of the history: noted if it is among states too many to keep each.
         """
         return Stage(self, operation, tell, history)
-
-    # ----- Charging ------------------------------------------------------------------------
 
     def record(self, event: Event) -> None:
         """Charge a stage and write it down."""
@@ -160,14 +144,13 @@ class Door:
         for entry in entries:
             if isinstance(entry, Event):
                 self.ledger = entry.charge(self.ledger)
-                self.transcript.rows_kept += sum(len(rows) for rows in entry.rows)
             self._write(entry)
         if self._whole is not None:
             self._whole.reach(self.ledger.stages)
 
     def note(self, name: str, **content: Any) -> None:
         """Write down a note, if the transcript keeps notes."""
-        if self.transcript.level >= Level.STRUCTURE:
+        if self.transcript.keeps_notes:
             self._write(Note(name, content))
 
     def _write(self, entry: Event | Note) -> None:
@@ -199,25 +182,15 @@ class Stage:
         self._saw_history = False
         self._operation = operation
         self._positions = NOWHERE
-        self._is_selected = False
         self._prints: list[NDArray[np.uint64]] = []
-        self._kept: list[Rows] = []
         self.evaluations = self.rows_read = 0
 
     def __enter__(self) -> Self:
         """Open."""
-        self._door.require_closed()
-        self._door.is_open = True
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         """Close, and charge whatever was submitted."""
-        self._door.is_open = False
         if self.evaluations:
             event = Event(
                 self._operation,
@@ -225,17 +198,15 @@ class Stage:
                 self.rows_read,
                 self._positions,
                 self._prints[0] if len(self._prints) == 1 else np.concatenate(self._prints),
-                self._is_selected,
-                tuple(self._kept),
                 history=self._history if self._saw_history else None,
             )
             self._door.record(event)
             if self._tell is not None:
                 self._tell(self._operation)
 
-    def commit(self, positions: IntArray, *, selected: bool = False) -> None:
+    def commit(self, positions: IntArray) -> None:
         """Be charged as the commit of a batch; without this, rows that were read were probed."""
-        self._operation, self._positions, self._is_selected = "commit", positions, selected
+        self._operation, self._positions = "commit", positions
 
     def ask(self, query: Query, prints: NDArray[np.uint64] | None = None) -> Asking[Reply]:
         """Submit states and return the reply, checked.
@@ -253,7 +224,7 @@ class Stage:
 
     def count_drawn(self, num_states: int, num_rows: int, prints: NDArray[np.uint64]) -> None:
         """Count evaluations whose tokens the oracle drew itself."""
-        self._count(num_states, num_rows, prints, None)
+        self._count(num_states, num_rows, prints)
 
     def ask_all(
         self,
@@ -334,7 +305,7 @@ class Stage:
         reply = door.check(reply, query)
         if prints is None:
             prints = fingerprint(query.states)
-        self._count(len(query.states), len(query.readouts), prints, reply.rows)
+        self._count(len(query.states), len(query.readouts), prints)
         if door.tell is not None:
             door.tell(Replied(door.sequence, query.states, query.readouts, reply.rows))
         return reply
@@ -368,7 +339,7 @@ class Stage:
                     middle = (low + high) // 2
                     waiting += [(middle, high), (low, middle)]
                     continue
-                self._count(1, 0, fingerprint(states[low:high]), None)  # it was submitted
+                self._count(1, 0, fingerprint(states[low:high]))  # it was submitted
                 refusals.states.append(low)
                 refusals.reason = refusals.reason or reason
         if not any(map(len, answers)):  # whatever was read was refused
@@ -379,9 +350,7 @@ class Stage:
         source[found] = np.arange(len(found))
         return concatenate(answers).take(source)
 
-    def _count(
-        self, evaluations: int, rows_read: int, prints: NDArray[np.uint64], rows: Rows | None
-    ) -> None:
+    def _count(self, evaluations: int, rows_read: int, prints: NDArray[np.uint64]) -> None:
         self.evaluations += evaluations
         self.rows_read += rows_read
         self._prints.append(prints)
@@ -389,5 +358,3 @@ class Stage:
             every = np.concatenate(self._prints)
             self._saw_history |= self._history is not None and bool(self._history in every)
             self._prints = [every.sum(dtype=np.uint64, keepdims=True)]
-        if rows is not None:
-            self._kept.extend(self._door.transcript.keep(rows))

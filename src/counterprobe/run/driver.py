@@ -4,7 +4,7 @@ A run is a generator of queries (:data:`Asking`): it yields what it wants to ask
 reply. A :class:`Driver` advances any number of them and submits what all of them want at one time
 as one batch, so that each returns what it would have returned alone.
 
-What runs decide alike at equal histories (the request ``Once``) is computed by the first that
+What runs decide alike at equal histories (the request ``Share``) is computed by the first that
 comes to it. The others wait, and take over its result and its charges.
 """
 

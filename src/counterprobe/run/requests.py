@@ -16,7 +16,7 @@ request                          reply                          charged as
 ``Commit(batch)``                :class:`Committed`             a commit
 ``Commit(batch, reading)``       :class:`Committed`             turns the reading into a commit
 ``CommitAll(batches)``           None                           a commit per batch
-``Once(name, requests)``         what ``requests`` returned     as if every run had made it alone
+``Share(name, requests)``         what ``requests`` returned     as if every run had made it alone
 ``Verify``, ``Remask``, ``Noise``                               for rules that verify or mask again
 ================================ ============================== ================================
 
@@ -47,7 +47,6 @@ __all__ = [
     "Drafted",
     "Keep",
     "Noise",
-    "Once",
     "Preprocess",
     "Probe",
     "Probed",
@@ -57,6 +56,7 @@ __all__ = [
     "Remask",
     "Request",
     "Requests",
+    "Share",
     "Stream",
     "Verify",
 ]
@@ -81,7 +81,7 @@ class Reading:
     attention : ndarray of float, shape (N, N), or None
         Entry ``[i, j]``: the share of what predicts position i that is attended to at position j.
     is_shared : bool
-        Whether several runs have it (``Once``), so that it cannot become a commit of each.
+        Whether several runs have it (``Share``), so that it cannot become a commit of each.
     """
 
     state: StateArray
@@ -89,6 +89,15 @@ class Reading:
     rows: Rows
     attention: FloatArray | None = None
     is_shared: bool = False
+
+    def rows_of(self, positions: IntArray) -> Rows:
+        """Return the rows of some positions; raise ``ValueError`` for one that was not read."""
+        slots = np.minimum(np.searchsorted(self.positions, positions), len(self.positions) - 1)
+        is_read = self.positions[slots] == positions
+        if not is_read.all():
+            unread = int(positions[np.argmin(is_read)])
+            raise ValueError(f"the row of position {unread} was not read; read it first")
+        return self.rows.take(slots)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -318,7 +327,7 @@ class CommitAll:
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class Share:
     """Let runs of one decision seed and one history compute something once.
 
     Parameters
@@ -373,7 +382,7 @@ Request: TypeAlias = (
     | Stream
     | Commit
     | CommitAll
-    | Once
+    | Share
     | Noise
     | Verify
     | Remask

@@ -44,7 +44,6 @@ from counterprobe.run.requests import (
     Drafted,
     Keep,
     Noise,
-    Once,
     Preprocess,
     Probe,
     Probed,
@@ -54,10 +53,11 @@ from counterprobe.run.requests import (
     Remask,
     Request,
     Requests,
+    Share,
     Stream,
     Verify,
 )
-from counterprobe.run.transcript import Event, Level, Operation, Transcript
+from counterprobe.run.transcript import Event, Operation, Transcript
 from counterprobe.run.view import View
 from counterprobe.states import MASK, as_states, check_batch
 from counterprobe.streams import CommitNoise, Streams, require_streams
@@ -84,8 +84,8 @@ class Run(View):
         oracle gave them. 0 takes the most probable token.
     sequence : int
         Index of this sequence among many drawn with the same seeds.
-    record : Level
-        What the transcript keeps.
+    keep_notes : bool
+        Whether the transcript keeps what rules note.
     max_evaluations : int, optional
         An evaluation that would pass it is not made: ``BudgetExceeded``, which samplers turn into
         a result.
@@ -94,7 +94,7 @@ class Run(View):
     shared : Shared, optional
         What runs of equal seeds and histories share; by default every run computes for itself.
     door : Door, optional
-        What asks, checks and charges; by default a new one for ``oracle``, with ``record``,
+        What asks, checks and charges; by default a new one for ``oracle``, with ``keep_notes``,
         ``max_evaluations``, ``on_event`` and ``sequence``.
     on_event : callable, optional
         Told of ``Progress`` and every ``Step``, and of details if it follows this sequence, such
@@ -111,7 +111,7 @@ class Run(View):
         allowed: Need = ~Need.NONE,
         temperature: float = 1.0,
         sequence: int = 0,
-        record: Level = Level.LEDGER,
+        keep_notes: bool = False,
         max_evaluations: int | None = None,
         draw: Draw | None = None,
         shared: Shared | None = None,
@@ -120,7 +120,7 @@ class Run(View):
     ) -> None:
         door = door or Door(
             oracle,
-            record=record,
+            keep_notes=keep_notes,
             max_evaluations=max_evaluations,
             on_event=on_event,
             sequence=sequence,
@@ -142,7 +142,6 @@ class Run(View):
         # Sets of candidates drawn, and times that commits were taken back: the next values are
         # drawn with this index of the commit noise, so that no position draws twice with the same.
         self._num_drafts = 0
-        self._open: tuple[Stage, Reading] | None = None
         self._is_sharing = False
         self._declared = ~Need.NONE
 
@@ -192,23 +191,20 @@ class Run(View):
                 else:
                     request = rule.send(reply)
         except StopIteration as end:
-            self._close_reading()
             value: T = end.value
             return value
-        except BaseException as problem:
-            self._close_reading(problem)
-            raise
 
     def perform(self, request: Request) -> Asking[Any]:
         """Answer one request."""
-        if self._open is not None:
-            if not isinstance(request, Commit) or request.reading is not self._open[1]:
-                self._close_reading()
-        if self._is_sharing and not isinstance(request, Preprocess | Read | Probe | Stream | Once):
+        if self._is_sharing and not isinstance(
+            request, Preprocess | Read | Probe | Stream | Share
+        ):
             raise CounterprobeError(
                 "what is computed once for several runs must not draw nor commit; commit with "
                 "its result"
             )
+        if self._draw is None and isinstance(request, Commit | CommitAll | Read | Draft):
+            raise ValueError("no commit noise yet: call begin(streams) before the first commit")
         perform = _PERFORM.get(type(request))
         if perform is None:
             raise TypeError(
@@ -236,7 +232,6 @@ class Run(View):
     # ----- Noncommit evaluations -----------------------------------------------------------
 
     def _preprocess(self, request: Preprocess) -> Asking[Rows]:
-        self._door.require_closed()
         if self.ledger.preprocessing:
             raise ValueError(
                 "the all-mask state was already preprocessed; a further all-mask readout is a "
@@ -301,13 +296,11 @@ class Run(View):
     def _commit(self, request: Commit) -> Asking[Committed]:
         if request.reading is not None:
             return (yield from self._commit_reading(request, request.reading))
-        self._door.require_closed()
         positions = check_batch(request.batch, self._history.state)
-        draw = self._bound_draw()
         self._announce(request.purpose, **request.facts)
         with self._stage("probe") as stage:
             rows = (yield from stage.ask(*self._asked(positions))).rows
-            tokens = self._drawn(draw, positions, rows)
+            tokens = self._drawn(positions, rows)
             self._settle(positions, tokens, rows)
             stage.commit(positions)
         return Committed(tokens, rows)
@@ -317,67 +310,38 @@ class Run(View):
             yield from self._commit(Commit(batch))
 
     def _read(self, request: Read) -> Asking[Reading]:
-        """Read the current state; the stage stays open until it is known what it was for."""
+        """Read the current state: a probe, until it is committed from."""
         if request.attention is not None and not self.offers_attention:
             raise ValueError(
                 f"attention needs a model that returns it, which oracle {self.oracle_name!r} does "
                 "not; let the rule probe instead (graph='probes')"
             )
-        self._door.require_closed()
-        self._bound_draw()
         residual = self._residual_for("Read")
-        stage = self._stage("probe").__enter__()
-        try:
+        with self._stage("probe") as stage:
             reply = yield from stage.ask(*self._asked(residual, request.attention))
-            rows = reply.rows
-        except BaseException as problem:
-            stage.__exit__(type(problem), problem, None)
-            raise
         attention = None if reply.attention is None else reply.attention[0]
-        reading = Reading(self.state, residual, rows, attention, self._is_sharing)
-        self._open = stage, reading
-        return reading
-
-    def _close_reading(self, problem: BaseException | None = None) -> None:
-        """Charge an evaluation that was read and not committed from, as a probe."""
-        if self._open is not None:
-            stage, _ = self._open
-            self._open = None
-            stage.__exit__(None if problem is None else type(problem), problem, None)
+        return Reading(self.state, residual, reply.rows, attention, self._is_sharing)
 
     def _commit_reading(self, request: Commit, reading: Reading) -> Asking[Committed]:
-        """Commit what was chosen from rows of the current state; that evaluation pays for it."""
-        draw = self._bound_draw()
-        is_open = self._open is not None and self._open[1] is reading
-        if not is_open:
-            self._require_current(reading)
+        """Commit what was chosen from rows of the current state; that probe becomes the commit."""
+        self._require_current(reading)
         positions = check_batch(request.batch, self._history.state)
         if Need.SELECT not in self.allowed:
-            self._close_reading()
             return (yield from self._commit(replace(request, batch=positions, reading=None)))
-        slots = np.searchsorted(reading.positions, positions)
-        known = reading.positions[np.minimum(slots, len(reading.positions) - 1)]
-        if (known != positions).any():
-            unread = int(positions[np.argmax(known != positions)])
-            raise ValueError(f"the row of position {unread} was not read; read it first")
-        rows = reading.rows.take(slots)
+        rows = reading.rows_of(positions)
         self._announce(request.purpose, **request.facts)
-        if self._open is None:
-            event = self._promoted(positions)
-            tokens = self._drawn(draw, positions, rows)
-            self._promote(event, tokens, rows)
-        else:
-            stage, self._open = self._open[0], None
-            try:
-                tokens = self._drawn(draw, positions, rows)
-                self._settle(positions, tokens, rows)
-                stage.commit(positions, selected=True)
-            except BaseException as problem:
-                stage.__exit__(type(problem), problem, None)
-                raise
-            stage.__exit__(None, None, None)
-            self._used |= Need.SELECT
+        tokens = self._drawn(positions, rows)
+        self._promote(positions, tokens, rows)
+        self._used |= Need.SELECT
         return Committed(tokens, rows)
+
+    def _promote(self, positions: IntArray, tokens: IntArray, rows: Rows | None) -> None:
+        """Let the probe of the current state become the commit of values that it decided."""
+        fingerprint, selected = self._history.fingerprint, rows is not None
+        event = promoted_commit(self.transcript, fingerprint, positions, selected=selected)
+        self._settle(positions, tokens, rows)
+        self._door.record(event)
+        self._report("commit")
 
     def _require_current(self, reading: Reading) -> None:
         """Refuse rows that were read at another state, or for several runs at once."""
@@ -396,8 +360,6 @@ class Run(View):
 
     def _draft(self, request: Draft) -> Asking[Drafted]:
         """Draw candidates; that evaluation is a probe until one of them is kept."""
-        self._door.require_closed()
-        draw = self._bound_draw()
         residual = self._residual_for("Draft")
         if Need.CANDIDATES not in self.allowed:
             raise ValueError("Draft needs CANDIDATES, which this run does not allow")
@@ -413,7 +375,7 @@ class Run(View):
             with self._stage("probe") as stage:
                 rows = (yield from stage.ask(*self._asked(residual))).rows
             reading = Reading(self.state, residual, rows)
-        drawn = Drafted(reading, self._drawn(draw, residual, reading.rows))
+        drawn = Drafted(reading, self._drawn(residual, reading.rows))
         self.view.detail("candidates", candidates=drawn)
         self._drafted = drawn
         self._num_drafts += 1
@@ -421,7 +383,6 @@ class Run(View):
 
     def _keep(self, request: Keep) -> Asking[IntArray]:
         """Keep candidates; where ``SELECT`` is allowed the draft pays for it."""
-        self._door.require_closed()
         drawn = self._drafted
         if drawn is None:
             raise ValueError("Keep needs candidates of the current state: yield Draft() first")
@@ -429,7 +390,8 @@ class Run(View):
         slots = drawn.slots(positions)
         tokens = drawn.tokens[slots]
         if Need.SELECT in self.allowed:
-            self._promote(self._promoted(positions), tokens, drawn.rows.take(slots))
+            self._promote(positions, tokens, drawn.rows.take(slots))
+            self._used |= Need.SELECT
         else:
             with self._stage("probe") as stage:
                 rows = (yield from stage.ask(*self._asked(positions))).rows
@@ -437,18 +399,6 @@ class Run(View):
                 stage.commit(positions)
         self._used |= Need.CANDIDATES
         return tokens
-
-    def _promoted(self, positions: IntArray) -> Event:
-        """Return the commit that the probe of the current state becomes, if there is one."""
-        fingerprint = self._history.fingerprint
-        return promoted_commit(self.transcript, fingerprint, positions, selected=True)
-
-    def _promote(self, event: Event, tokens: IntArray, rows: Rows) -> None:
-        """Let the probe that read some rows be the commit of values drawn from them."""
-        self._settle(event.positions, tokens, rows)
-        self._door.record(event)
-        self._report("commit")
-        self._used |= Need.SELECT
 
     # ----- Verified values, and commits that are taken back ---------------------------------
 
@@ -460,22 +410,17 @@ class Run(View):
         return self._streams.commit_noise(self.length, self.sequence)
 
     def _verify(self, request: Verify) -> Asking[None]:
-        self._door.require_closed()
         self._require(Need.VERIFY, "Verify")
         positions = check_batch(request.batch, self._history.state)
         values = check_tokens(request.tokens, len(positions), self.vocab_size)
-        event = promoted_commit(self.transcript, self._history.fingerprint, positions)
         self._announce("verified", log_probs=request.log_probs)
-        self._settle(positions, values)
-        self._door.record(event)
+        self._promote(positions, values, None)
         if isinstance(self._draw, ScoredDraw):
             self._draw.note(positions, request.log_probs)
         self._used |= Need.VERIFY
-        self._report("commit")
         yield from ()
 
     def _remask(self, request: Remask) -> Asking[None]:
-        self._door.require_closed()
         self._require(Need.REMASK, "Remask")
         positions = self._history.check_committed("Remask", request.batch)
         tokens = self._history.retreat(positions)
@@ -489,7 +434,7 @@ class Run(View):
 
     # ----- Shared results ----------------------------------------------------------------------
 
-    def _once(self, request: Once) -> Asking[Any]:
+    def _share(self, request: Share) -> Asking[Any]:
         """Compute something, or take over what a run of equal seeds and history computed."""
         if self._shared is None or self._streams is None:
             return (yield from self._alike(request.requests))
@@ -498,7 +443,7 @@ class Run(View):
         key = (request.name, seed, given, self._history.state.tobytes())
         result = self._shared.find(key)
         if result is None:
-            return (yield from self._once_for_all(self._shared.add(key), request.requests))
+            return (yield from self._share_first(self._shared.add(key), request.requests))
         request.requests.close()
         if not result.is_done:
             yield result
@@ -507,7 +452,7 @@ class Run(View):
             raise type(result.refusal)(*result.refusal.args)
         return result.value
 
-    def _once_for_all(self, result: SharedResult, rule: Requests[T]) -> Asking[T]:
+    def _share_first(self, result: SharedResult, rule: Requests[T]) -> Asking[T]:
         """Compute something that others wait for."""
         first = len(self.transcript.entries)
         try:
@@ -579,14 +524,10 @@ class Run(View):
         if purpose is not None and self._door.tell is not None:
             self._door.tell(Announced(self.sequence, purpose, facts))
 
-    def _bound_draw(self) -> Draw:
-        if self._draw is None:
-            raise ValueError("no commit noise yet: call begin(streams) before the first commit")
-        return self._draw
-
-    def _drawn(self, draw: Draw, positions: IntArray, rows: Rows) -> IntArray:
+    def _drawn(self, positions: IntArray, rows: Rows) -> IntArray:
+        assert self._draw is not None
         # Draft k has draw k of every position, so that a rejected candidate is drawn afresh.
-        return draw(self._history.state, positions, rows, self._num_drafts)
+        return self._draw(self._history.state, positions, rows, self._num_drafts)
 
     def _residual_for(self, operation: str) -> IntArray:
         residual = self.residual
@@ -645,7 +586,7 @@ _PERFORM: dict[type, Callable[[Run, Any], Asking[Any]]] = {
     Stream: Run._stream,
     Commit: Run._commit,
     CommitAll: Run._commit_all,
-    Once: Run._once,
+    Share: Run._share,
     Noise: Run._noise,
     Verify: Run._verify,
     Remask: Run._remask,

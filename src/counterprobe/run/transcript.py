@@ -1,40 +1,24 @@
-"""The transcript: what a run did, operation by operation.
+"""The transcript: what a run did, stage by stage; with what rules noted, where that is kept.
 
-Levels: ``ledger`` (operation, stage, counts, batch, a fingerprint of each state), ``structure``
-(also what samplers note: votes, edges, peel and layer events), ``trace`` (the same, of a run whose
-details somebody hears), ``full`` (also keeps the rows that came back, bounded). Every level
-replays to the same ledger.
+It replays to the ledger.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.rows import Rows
 from counterprobe.run.ledger import Ledger
 
-__all__ = ["Event", "Level", "Note", "Operation", "Transcript", "Whole"]
+__all__ = ["Event", "Note", "Operation", "Transcript", "Whole"]
 
 Operation = Literal["preprocess", "probe", "commit", "remask"]
 
 # A theory-mode screen has up to 10^8 states: past this many in one stage, fingerprints are summed.
 MAX_FINGERPRINTS = 65_536
-# Rows kept in one run at level `full`.
-MAX_ROWS = 1_000_000
-
-
-class Level(IntEnum):
-    """How much a transcript keeps."""
-
-    LEDGER = 0
-    STRUCTURE = 1
-    TRACE = 2
-    FULL = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +38,6 @@ class Event:
     promoted : bool
         Whether a commit submitted nothing, because an earlier probe had returned its rows: that
         probe is then counted as the commit.
-    rows : tuple of Rows
-        The replies, at level ``full``.
     tokens : ndarray of int or None
         The values that were taken back.
     history : uint64 or None
@@ -68,7 +50,6 @@ class Event:
     positions: NDArray[np.int64]
     fingerprints: NDArray[np.uint64]
     selected: bool = False
-    rows: tuple[Rows, ...] = ()
     promoted: bool = False
     tokens: NDArray[np.int64] | None = None
     history: np.uint64 | None = None
@@ -89,7 +70,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something a sampler noted between stages, at level ``structure``."""
+    """Something a sampler noted between stages."""
 
     name: str
     content: dict[str, Any]
@@ -101,26 +82,16 @@ class Transcript:
 
     Attributes
     ----------
-    level : Level
+    keeps_notes : bool
     entries : list of Event or Note
-    rows_kept : int
-        Rows held by the events, at level ``full``.
     """
 
-    level: Level = Level.LEDGER
+    keeps_notes: bool = False
     entries: list[Event | Note] = field(default_factory=list)
-    rows_kept: int = 0
 
     def copy(self) -> Transcript:
         """Return what happened so far, cut loose from a run that may go on."""
-        return Transcript(self.level, list(self.entries), self.rows_kept)
-
-    def keep(self, rows: Rows) -> tuple[Rows, ...]:
-        """Return a reply, or nothing when the level or the bound forbids keeping it."""
-        if self.level < Level.FULL or self.rows_kept + len(rows) > MAX_ROWS:
-            return ()
-        self.rows_kept += len(rows)
-        return (rows,)
+        return Transcript(self.keeps_notes, list(self.entries))
 
     @property
     def events(self) -> list[Event]:

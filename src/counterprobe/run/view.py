@@ -11,7 +11,7 @@ from counterprobe.radii import RowRadii, row_radii
 from counterprobe.run.events import Noted, Standing
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Need
-from counterprobe.run.transcript import Level, Note
+from counterprobe.run.transcript import Note
 
 if TYPE_CHECKING:
     from counterprobe.run.door import Door
@@ -117,7 +117,7 @@ class View:
     @property
     def keeps_notes(self) -> bool:
         """Whether the transcript keeps notes, so that they are worth making."""
-        return self._door is not None and self._door.transcript.level >= Level.STRUCTURE
+        return self._door is not None and self._door.transcript.keeps_notes
 
     @property
     def has_listener(self) -> bool:

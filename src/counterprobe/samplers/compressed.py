@@ -14,7 +14,7 @@ from counterprobe.discovery.compressed.screen import LEAST_BLOCKS
 from counterprobe.discovery.structure.watch import commit_in_order, left_singly, watching
 from counterprobe.planning.layers import commit_order
 from counterprobe.run.ledger import Need
-from counterprobe.run.requests import Once, Requests
+from counterprobe.run.requests import Requests, Share
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
@@ -110,7 +110,7 @@ class Compressed(CompressedSettings, Sampler):
 
     def unmask(self, view: View, rng: Decisions) -> Requests[CompressedReport]:
         """Discover, then commit what is unresolved singly and the rest in layers."""
-        findings: Findings = yield Once("structure", compressed_screen(view, rng, self))
+        findings: Findings = yield Share("structure", compressed_screen(view, rng, self))
         if not self.fallback:
             refuse_empty(findings, view.residual)
         order = commit_order(findings.edges, findings.is_resolved, view.residual)
@@ -120,7 +120,7 @@ class Compressed(CompressedSettings, Sampler):
             edges=findings.edges,
             is_resolved=findings.is_resolved,
         )
-        watch = yield Once("watch", watching(findings.terms, order.alone))
+        watch = yield Share("watch", watching(findings.terms, order.alone))
         num_left = yield from commit_in_order(view, order, watch, rng("rehearsal"))
         return CompressedReport(
             findings, len(order.singles), len(order.repaired), len(order.layers), num_left

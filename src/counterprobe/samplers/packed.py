@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.arguments import Count, Share, Whole
+from counterprobe.arguments import Count, Fraction, Whole
 from counterprobe.arrays import IntArray
 from counterprobe.discovery.banks import Banks, read_banks
 from counterprobe.discovery.packed.fillers import (
@@ -37,7 +37,7 @@ from counterprobe.errors import CostWarning, CounterprobeError
 from counterprobe.oracles import NUMERICAL_FLOOR
 from counterprobe.planning.layers import commit_order
 from counterprobe.run.ledger import Need
-from counterprobe.run.requests import Commit, CommitAll, Once, Requests
+from counterprobe.run.requests import Commit, CommitAll, Requests, Share
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.packed_records import (
@@ -115,7 +115,7 @@ def run_packed(
     if foreseen is not None:
         return (yield from _one_by_one(view, setup, foreseen, 0))
     # 1. Preprocess: one all-mask readout.
-    banks: Banks = yield Once("banks", read_banks(view, setup.bank_threshold, setup.row_error))
+    banks: Banks = yield Share("banks", read_banks(view, setup.bank_threshold, setup.row_error))
     foreseen = setup.too_costly(len(view.residual), banks.num_columns)
     if foreseen is not None:
         return (yield from _one_by_one(view, setup, foreseen, banks.num_columns))
@@ -125,7 +125,7 @@ def run_packed(
         # 2 and 3. Filler, then fresh colors, then the screen.
         probes_before = view.num_probes
         screening = _screen(view, rng, log, filler, selector)
-        rows, colors = yield Once(f"screen {len(log.screens)}", screening)
+        rows, colors = yield Share(f"screen {len(log.screens)}", screening)
         # 4. Peel what many rows claim, one by one, in index order.
         peel = np.flatnonzero(2 * rows.claims(view.length) > setup.screen.degree_cutoff)
         is_last = len(peel) == 0 or log.peel_phases == setup.phase_cap
@@ -318,9 +318,9 @@ class Packed(Sampler):
     num_colorings: Count | None = None
     degree_cutoff: Count | None = None
     chunk_count: Count | None = None
-    tv_cut: Share | None = None
+    tv_cut: Fraction | None = None
     majority_fraction: float | None = None
-    bank_threshold: Share | None = None
+    bank_threshold: Fraction | None = None
     phase_cap: Annotated[int, Whole(0)] | None = None
     round_cap: Count | None = None
     shared_by: Count = 1

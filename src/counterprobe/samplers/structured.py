@@ -16,7 +16,7 @@ from counterprobe.errors import Infeasible
 from counterprobe.graph import check_edges
 from counterprobe.planning.layers import CommitOrder, commit_order
 from counterprobe.run.ledger import Need
-from counterprobe.run.requests import Once, Requests
+from counterprobe.run.requests import Requests, Share
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
 from counterprobe.states import MASK
@@ -160,6 +160,6 @@ class Structured(Sampler):
         if view.keeps_notes:
             edges, is_resolved = self._graph(view.length)
             view.note("terminal", edges=edges, is_resolved=is_resolved)
-        watch = yield Once("watch", watching(self.terms, order.alone))
+        watch = yield Share("watch", watching(self.terms, order.alone))
         num_left = yield from commit_in_order(view, order, watch, rng("rehearsal"))
         return StructuredReport(num_left, self.terms is not None)

@@ -18,7 +18,6 @@ from counterprobe.oracles import Oracle
 from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.results import SampleResult
 from counterprobe.run.run import Run
-from counterprobe.run.transcript import Level
 from counterprobe.samplers.base import Sampler, fixed_batches
 from counterprobe.sampling import sample
 from counterprobe.states import MASK, fingerprint
@@ -144,11 +143,11 @@ def check_progress(sampler: Sampler, laws: Laws = None) -> None:
 
 
 def check_ledger(sampler: Sampler, laws: Laws = None) -> None:
-    """Require the charges that a counting oracle has counted, at every transcript level."""
+    """Require the charges that a counting oracle has counted, with notes and without."""
     for told, law, _ in cases(sampler, laws):
-        for level in Level:
+        for keep_notes in (False, True):
             oracle = CountingOracle(law.oracle())
-            result = told(Run(oracle, record=level), STREAMS)
+            result = told(Run(oracle, keep_notes=keep_notes), STREAMS)
             ledger = result.ledger
             require(
                 (ledger.evaluations, ledger.rows_read) == (oracle.states, oracle.rows_read),

@@ -32,7 +32,7 @@ class Script:
 
 def test_requests_are_small_and_everything_is_reported(counted) -> None:
     oracle = counted(cp.families.build("path", 40, 196).oracle())
-    run = cp.run.Run(oracle, record=cp.run.Level.STRUCTURE)
+    run = cp.run.Run(oracle, keep_notes=True)
     decisions = cp.Streams.from_seed(1).decisions
     findings = run.call(
         compressed_screen, decisions, CompressedSettings(first_batch=35, method="regression")

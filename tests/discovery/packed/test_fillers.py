@@ -144,7 +144,7 @@ def test_filler_randomness_is_its_own(star, counted):
                 draws.append(rng.random())
                 return context.banks.most_likely
 
-            run = cp.run.Run(star.oracle(), record=cp.run.Level.STRUCTURE)
+            run = cp.run.Run(star.oracle(), keep_notes=True)
             run.begin(streams)
             plan = Packed(**SHARED).setup(run.length, run.vocab_size, run.row_error)
             run.call(run_packed, streams.decisions, plan, filler=filler)

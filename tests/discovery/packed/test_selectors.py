@@ -14,7 +14,6 @@ from counterprobe.discovery.packed.selectors import (
     top_votes,
 )
 from counterprobe.discovery.packed.votes import Nominees
-from counterprobe.run.transcript import Level
 from counterprobe.samplers.packed import Packed, run_packed
 
 # Positions of the residual set in these tests: readout k of the candidates is RESIDUAL[k].
@@ -145,7 +144,7 @@ def watched(seed: int) -> tuple[list, list, cp.run.Run]:
     """Run the box on a path of 24 with few colors, and note what its selector and filler see."""
     law = cp.families.path(24, target_seed=seed)
     streams = cp.Streams(seed, 1)
-    run = cp.run.Run(law.oracle(), record=Level.STRUCTURE)
+    run = cp.run.Run(law.oracle(), keep_notes=True)
     run.begin(streams)
     plan = Packed(num_colors=4, num_colorings=5, degree_cutoff=2).setup(24, law.vocab_size, 0.0)
     seen, fillers = [], []

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from counterprobe.arguments import Range, Share, Steps, Time
+from counterprobe.arguments import Fraction, Range, Steps, Time
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.rows import to_numpy
 from counterprobe.run.ledger import Need
@@ -114,11 +114,11 @@ class ReMDM(Sampler):
 
     steps: Steps = 64
     strategy: Strategy = "rescale"
-    eta: Share = 0.1
+    eta: Fraction = 0.1
     last_time: Time = 1e-3
     loop_start: Time = 0.55
     loop_end: Time = 0.05
-    loop_shown: Share = 0.9
+    loop_shown: Fraction = 0.9
 
     def __post_init__(self) -> None:
         """Check the settings."""

@@ -22,7 +22,7 @@ import numpy as np
 from counterprobe.arguments import Count, NotNegative, Range
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.run.ledger import Need
-from counterprobe.run.requests import Commit, Once, Probe, Probed, Requests
+from counterprobe.run.requests import Commit, Probe, Probed, Requests, Share
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.graph_rule import (
@@ -104,7 +104,7 @@ class DEMASK(GraphRule):
                 yield Commit(view.residual)
                 continue
             # Runs of one seed at one history see the same, and pay for it once.
-            reply, sources, moved = yield Once("influence", self._look(view, choice, rng))
+            reply, sources, moved = yield Share("influence", self._look(view, choice, rng))
             influence[np.ix_(sources, sources)] = moved
             yield Commit(choice.choose(reply, influence))
 

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from counterprobe.arguments import Count, NotNegative, Share
+from counterprobe.arguments import Count, Fraction, NotNegative
 from counterprobe.arrays import IntArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import to_numpy
@@ -77,7 +77,7 @@ class WINO(Sampler):
     sweep: ClassVar[Sweep | None] = Sweep("threshold", (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
 
     threshold: NotNegative = 0.6
-    threshold_back: Share = 0.9
+    threshold_back: Fraction = 0.9
     block_length: Count | None = None
     confidence: Confidence = "row"
 
