@@ -137,15 +137,6 @@ def test_json_with_parts_of_another_kind_is_read_or_refused(kind, valid, tmp_pat
     replacing(json.loads(valid[kind]), check, 150)
 
 
-def test_samples_with_parts_of_another_kind_are_read_or_refused(valid, tmp_path):
-    def check(lines: Any) -> None:
-        if isinstance(lines, list):
-            text = "\n".join(json.dumps(line) for line in lines)
-            hostile_inputs.read("samples lines", text.encode(), tmp_path)
-
-    replacing([json.loads(line) for line in valid["samples lines"].splitlines()], check, 100)
-
-
 def test_a_study_with_parts_of_another_kind_is_built_or_refused():
     whole = {
         "name": "mine", "families": ["path"], "sizes": [48], "candidates": 2, "sampler": "packed",

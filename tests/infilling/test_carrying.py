@@ -180,12 +180,6 @@ def test_recognising_and_pricing_are_in_the_ledger(gated, crossed, count):
     assert f"on {samples} sequences took {drawn.choice.ledger.evaluations:,}" in drawn.choice.why
 
 
-def test_a_choice_is_kept_in_files(gated, crossed, tmp_path):
-    drawn = infill(gated.oracle(), context((0, 0), (3, 1)), crossed)
-    drawn.save(tmp_path / "drawn.jsonl")
-    assert cp.SampleBatch.load(tmp_path / "drawn.jsonl").choice == drawn.choice
-
-
 @pytest.mark.parametrize(
     ("planned", "spread", "chosen"),
     [
@@ -197,7 +191,7 @@ def test_a_choice_is_kept_in_files(gated, crossed, tmp_path):
     ],
 )
 def test_prices_that_are_no_numbers_choose_nothing_and_are_kept_in_files(
-    gated, crossed, monkeypatch, tmp_path, planned, spread, chosen
+    gated, crossed, monkeypatch, planned, spread, chosen
 ):
     """Rows that underflow make prices infinite, and their standard errors no numbers."""
     left = [planned, spread]
@@ -214,11 +208,9 @@ def test_prices_that_are_no_numbers_choose_nothing_and_are_kept_in_files(
     is_told = not math.isnan(planned - spread)
     assert ("cannot be told apart" in choice.why) == (not is_told)
     assert ("is refused" in choice.why) == (is_told and chosen == "spread")
-    drawn.save(tmp_path / "drawn.jsonl")
-    again = cp.SampleBatch.load(tmp_path / "drawn.jsonl").choice
     for way, nats in {"planned": planned, "spread": spread}.items():
-        np.testing.assert_array_equal(again.prices[way], (nats, math.nan))
-    np.testing.assert_array_equal((again.batch_kl, again.batch_kl_se), again.prices[chosen])
+        np.testing.assert_array_equal(choice.prices[way], (nats, math.nan))
+    np.testing.assert_array_equal((choice.batch_kl, choice.batch_kl_se), choice.prices[chosen])
 
 
 def test_plans_that_were_priced_are_those_that_draw(gated, crossed, monkeypatch):

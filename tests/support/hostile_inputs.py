@@ -105,13 +105,6 @@ def _read_structure(file: Path) -> None:
     assert cp.load_structure(file).length >= 1
 
 
-def _read_samples(file: Path) -> None:
-    batch = cp.SampleBatch.load(file)
-    assert len(repr(batch)) and len(batch.summary())
-    batch.save(file)
-    assert np.array_equal(cp.SampleBatch.load(file).sequences, batch.sequences)
-
-
 def _read_trace(file: Path) -> None:
     trace = load_trace(file)
     replay(trace)
@@ -224,14 +217,8 @@ def _valid_store(file: Path) -> None:
         database.execute("PRAGMA journal_mode = DELETE")
 
 
-def _valid_batch() -> cp.SampleBatch:
-    law = cp.TableLaw(np.full((2, 2), 0.25))
-    return cp.sample(law.oracle(), cp.samplers.Sequential(), count=2, seed=1)
-
-
 def valid_files(folder: Path) -> dict[str, bytes]:
     """Return a valid file of every kind that needs no search to make; by kind."""
-    batch = _valid_batch()
     trace = Trace(HEADER, EVENTS)
     backbone = Backbone(
         np.zeros((2, 4, 3), dtype=np.float32), np.arange(2), np.ones(2, dtype=np.int64), "AC", "b",
@@ -243,7 +230,6 @@ def valid_files(folder: Path) -> dict[str, bytes]:
     return {
         "edges": EDGES,
         "study": STUDY,
-        "samples lines": _written(".jsonl", batch.save, folder),
         "trace": _written(".json", lambda file: write_trace(trace, file), folder),
         "trace gzip": gzip.compress("".join(trace.lines()).encode(), mtime=0),
         "pdb": PDB,
@@ -289,7 +275,6 @@ READERS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "edges": (".txt", _read_edges),
     "study": (".toml", _read_study),
     "structure": (".npz", _read_structure),
-    "samples lines": (".jsonl", _read_samples),
     "trace": (".json", _read_trace),
     "trace gzip": (".json.gz", _read_trace),
     "pdb": (".pdb", _read_file),

@@ -100,7 +100,7 @@ def designs_of(
     seed : int or str
     """
     if drawn.texts is None:
-        raise ValueError("this batch has no texts, its oracle cannot spell: use SampleBatch.save")
+        raise ValueError("this batch has no texts, its oracle cannot spell; keep batch.sequences")
     scores, log_probs = drawn.scores, drawn.log_probs
     recoveries = recovery(task, drawn.sequences)
     designs = []

@@ -1,40 +1,24 @@
-"""Many sequences and what they cost together; kept in files of JSON lines."""
+"""Many sequences and what they cost together."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray, StateArray
-from counterprobe.files import read_text, whole_file
-from counterprobe.plain import plain
 from counterprobe.report import Section, Shown
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.record import needs_of
-from counterprobe.run.results import Choice, SampleResult, StopReason, first_tokens
-from counterprobe.run.transcript import Transcript
+from counterprobe.run.results import Choice, SampleResult, first_tokens
 from counterprobe.states import MASK
-from counterprobe.streams import Streams
 
 __all__ = ["SampleBatch"]
 
-FORMAT = "counterprobe samples 1"
-_COUNTS = [count.name for count in fields(Ledger)]
-_ARRAYS = ("sequences", "given", "round_of_position")
-# There only if they were asked for.
-_MEASURED = ("token_log_probs", "tempered_scores", "log_likelihoods")
 # Sequences that are printed.
 SHOWN = 3
-# Bytes of a file that is read.
-MOST_BYTES = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -81,7 +65,7 @@ class SampleBatch(Shown):
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        measured = [getattr(self, name) for name in _MEASURED]
+        measured = self.token_log_probs, self.tempered_scores, self.log_likelihoods
         for array in (self.sequences, self.given, *measured):
             if array is not None:
                 array.setflags(write=False)
@@ -238,203 +222,3 @@ class SampleBatch(Shown):
             token_log_probs=together("token_log_probs"),
             tempered_scores=together("tempered_scores"),
         )
-
-    # ----- Files ---------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write sequences, ledgers, rounds, seeds and settings, without transcripts.
-
-        Parameters
-        ----------
-        path : path
-            ``.jsonl``: one line of JSON about the whole, then one per sequence. The file appears
-            whole or not at all.
-        """
-        _check_name(path)
-        first = self.results[0]
-        header = {
-            "format": FORMAT,
-            "sampler": first.sampler,
-            "settings": plain(first.settings),
-            "oracle": first.oracle_name,
-            "temperature": first.temperature,
-            "versions": first.versions,
-            "ledger": _counts(self.ledger),
-            "measuring": _counts(self.measuring),
-        }
-        if self.choice is not None:
-            header["choice"] = self.choice.as_dict() | {"ledger": _counts(self.choice.ledger)}
-        records = [_record(result) for result in self.results]
-        for k, text in enumerate(self.texts or ()):
-            records[k]["text"] = text
-        arrays: dict[str, NDArray[Any]] = {
-            "sequences": self.sequences,
-            "given": self.given,
-            "round_of_position": np.stack([r.round_of_position for r in self.results]),
-        }
-        for name in _MEASURED:
-            if getattr(self, name) is not None:
-                arrays[name] = getattr(self, name)
-        for k, record in enumerate(records):
-            record |= {_LINE_NAMES[name]: plain(array[k]) for name, array in arrays.items()}
-        with whole_file(path) as stream:
-            for line in (header, *records):
-                stream.write(json.dumps(line, allow_nan=False).encode() + b"\n")
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> SampleBatch:
-        """Read what :meth:`save` wrote; transcripts and diagnostics are empty."""
-        _check_name(path)
-        try:
-            header, records, arrays = _read_lines(path)
-            if header["format"] != FORMAT:
-                raise ValueError(f"its format is {header['format']!r:.60}, not {FORMAT!r}")
-            _check_parts(header, records, arrays)
-            results = [
-                _result(header, record, *(arrays[name][k] for name in _ARRAYS))
-                for k, record in enumerate(records)
-            ]
-            spelled = [record["text"] for record in records if "text" in record]
-            return cls(
-                arrays["sequences"],
-                arrays["given"],
-                results,
-                Ledger(**header["ledger"]),
-                texts=tuple(spelled) if len(spelled) == len(records) else None,
-                measuring=Ledger(**header.get("measuring", {})),
-                choice=_choice(header.get("choice")),
-                token_log_probs=arrays.get("token_log_probs"),
-                tempered_scores=arrays.get("tempered_scores"),
-                log_likelihoods=arrays.get("log_likelihoods"),
-            )
-        except OSError:
-            raise
-        except Exception as problem:  # whatever a damaged file makes NumPy and json raise
-            said = " ".join(str(problem).split())
-            raise ValueError(
-                f"{os.fspath(path)} is not a file of samples, or is damaged ({said:.200}); write "
-                "one with SampleBatch.save"
-            ) from problem
-
-
-def _check_name(path: str | os.PathLike[str]) -> None:
-    if Path(path).suffix != ".jsonl":
-        raise ValueError(f"path must end in .jsonl, got {os.fspath(path)!r}")
-
-
-def _choice(content: dict[str, Any] | None) -> Choice | None:
-    """Read what was chosen, where a file says it."""
-    return None if content is None else Choice.of(content, Ledger(**content["ledger"]))
-
-
-def _counts(ledger: Ledger) -> dict[str, int]:
-    return {name: getattr(ledger, name) for name in _COUNTS}
-
-
-def _record(result: SampleResult) -> dict[str, Any]:
-    """Return what a file holds of one result beside its arrays and the header."""
-    return {
-        "sequence": result.sequence,
-        "stop": result.stop.name,
-        "reason": result.reason,
-        "used": result.used.names(),
-        "decision_seed": int(result.streams.decision_seed),
-        "commit_seed": int(result.streams.commit_seed),
-        "seconds": result.seconds,
-        "ledger": _counts(result.ledger),
-        "undone": result.undone,
-    }
-
-
-def _result(
-    header: dict[str, Any],
-    record: dict[str, Any],
-    state: StateArray,
-    given: StateArray,
-    round_of_position: NDArray[np.int64],
-) -> SampleResult:
-    stop = StopReason[record["stop"]]
-    return SampleResult(
-        tokens=state.astype(np.int64) if stop is StopReason.COMPLETED else None,
-        state=state,
-        ledger=Ledger(**record["ledger"]),
-        used=needs_of(record["used"]),
-        stop=stop,
-        reason=record["reason"],
-        given=given,
-        round_of_position=round_of_position,
-        sampler=header["sampler"],
-        settings=header["settings"],
-        diagnostics=None,
-        streams=Streams(record["decision_seed"], record["commit_seed"]),
-        oracle_name=header["oracle"],
-        seconds=record["seconds"],
-        versions=header["versions"],
-        transcript=Transcript(),
-        sequence=record["sequence"],
-        temperature=header["temperature"],
-        undone=record.get("undone", 0),
-    )
-
-
-_LINE_NAMES = {
-    "sequences": "tokens",
-    "given": "given",
-    "round_of_position": "rounds",
-    **{name: name for name in _MEASURED},
-}
-Parts = tuple[dict[str, Any], list[dict[str, Any]], dict[str, NDArray[Any]]]
-
-
-def _read_lines(path: str | os.PathLike[str]) -> Parts:
-    lines = [json.loads(line) for line in read_text(path, MOST_BYTES).splitlines()]
-    header, records = lines[0], lines[1:]
-    if not records:
-        raise ValueError("it has no sequences")
-    arrays: dict[str, NDArray[Any]] = {
-        "sequences": _whole(records, "tokens", np.int32),
-        "given": _whole(records, "given", np.int32),
-        "round_of_position": _whole(records, "rounds", np.int64),
-    }
-    for name in _MEASURED:
-        if _LINE_NAMES[name] in records[0]:
-            rows = [record[_LINE_NAMES[name]] for record in records]
-            arrays[name] = np.array(rows, dtype=np.float64)  # null is NaN, words are infinities
-    return header, records, arrays
-
-
-def _whole(records: list[dict[str, Any]], name: str, kind: type[np.integer]) -> NDArray[Any]:
-    """Return whole numbers, a row for each record; refuse others, which NumPy would round."""
-    array = np.array([record[name] for record in records])
-    if array.dtype.kind != "i" or not (array == array.astype(kind)).all():
-        raise ValueError(f"{name} must be whole numbers")
-    return array.astype(kind)
-
-
-def _check_parts(header: Any, records: Any, arrays: dict[str, NDArray[Any]]) -> None:
-    """Refuse parts that no samples have; what else is wrong fails where it is used."""
-    for name, kind in (("sampler", str), ("settings", dict), ("oracle", str), ("versions", dict)):
-        if not isinstance(header[name], kind):
-            raise ValueError(f"{name} must be of type {kind.__name__}")
-    counts = [header["ledger"], header.get("measuring", {}), *(r["ledger"] for r in records)]
-    if not all(type(count) is int and count >= 0 for one in counts for count in one.values()):
-        raise ValueError("a ledger must hold whole numbers of at least 0")
-    for record in records:
-        if type(record["sequence"]) is not int or not isinstance(record["reason"], str):
-            raise ValueError("a sequence must have its number and the reason it stopped for")
-        if not isinstance(record.get("text", ""), str):
-            raise ValueError("a sequence must be spelled as a text")
-    numbers = [header["temperature"], *(record["seconds"] for record in records)]
-    if not all(type(number) in (int, float) for number in numbers):
-        raise ValueError("temperature and seconds must be numbers")
-    shape = arrays["sequences"].shape
-    if len(shape) != 2 or shape[0] != len(records):
-        raise ValueError(f"sequences must have a row for each of {len(records)}, got {shape}")
-    for name in _ARRAYS:
-        if arrays[name].dtype.kind != "i" or arrays[name].shape != shape:
-            raise ValueError(f"{name} must hold whole numbers of shape {shape}")
-    for name in set(_MEASURED) & set(arrays):
-        if arrays[name].dtype.kind != "f" or arrays[name].shape[:1] != shape[:1]:
-            raise ValueError(f"{name} must hold numbers, a row for each sequence")
-    if arrays["sequences"].min(initial=MASK) < MASK or arrays["given"].min(initial=MASK) < MASK:
-        raise ValueError(f"sequences must hold tokens, or {MASK} for a mask")

@@ -79,28 +79,6 @@ class Choice:
     by: str = "auto"
     prices: dict[str, tuple[float, float]] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, content: dict[str, Any], ledger: Ledger) -> Choice:
-        """Read what :meth:`as_dict` wrote; where there are prices, null is NaN."""
-
-        def number(value: Any) -> float:
-            return math.nan if value is None else float(value)
-
-        written = content.get("prices", {})
-        nats = [content.get(name) for name in ("batch_kl", "batch_kl_se")]
-        kl, se = [None if value is None and not written else number(value) for value in nats]
-        prices = {way: (number(mean), number(error)) for way, (mean, error) in written.items()}
-        return cls(
-            str(content["sampler"]),
-            str(content["why"]),
-            ledger,
-            int(content["one_at_a_time"]),
-            kl,
-            se,
-            str(content.get("by", "auto")),
-            prices,
-        )
-
     def __str__(self) -> str:
         """Say it in one line."""
         return f"{self.by} chose {self.why}"
