@@ -26,7 +26,7 @@ from counterprobe.oracles import DrawsPlans, FollowsRuns, Oracle, as_oracle
 from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door
-from counterprobe.run.drawing import ScoredDraw, SequenceDraws, as_temperature, room_for_scores
+from counterprobe.run.drawing import Scores, as_temperature
 from counterprobe.run.driver import Asking, Driver, Shared
 from counterprobe.run.events import Finished, Listener, OnEvent, Progress, Step, Tally, tell_all
 from counterprobe.run.history import History
@@ -284,9 +284,9 @@ class _Drawing:
         self._shared = Shared() if call.count > 1 else None
         self._tally = Tally(call.hears, call.given, self._whole)
         self._temperature = as_temperature(call.temperature)
-        self._log_probs, self._scores = room_for_scores(
-            call.given.shape, call.log_probs, call.oracle.info, call.temperature
-        )
+        self._scores = None
+        if call.log_probs:
+            self._scores = Scores.empty(call.given.shape, call.oracle.info, call.temperature)
 
     def all(self) -> SampleBatch:
         """Draw all sequences."""
@@ -310,15 +310,18 @@ class _Drawing:
         here = slice(low, min(low + call.at_once, call.count))
         door, states = self._new_door(), self._states[here]
         sequences = call.first + np.arange(here.start, here.stop)
-        draw = SequenceDraws(
-            commit_uniforms(call.streams, states.shape[1], sequences),
-            self._temperature,
-            None if self._log_probs is None else self._log_probs[here],
-            None if self._scores is None else self._scores[here],
-        )
         groups, group_of = np.unique(self._group_of[here], return_inverse=True)
         plans = [fixed[group].batches for group in groups.tolist()]
-        run = Together(door, states, plans, group_of, draw, max_evaluations=call.max_evaluations)
+        run = Together(
+            door,
+            states,
+            plans,
+            group_of,
+            commit_uniforms(call.streams, states.shape[1], sequences),
+            temperature=self._temperature,
+            scores=None if self._scores is None else self._scores.of(here),
+            max_evaluations=call.max_evaluations,
+        )
         num_masked = int((states == MASK).sum())
         hears = self._tally.of(low)
 
@@ -371,11 +374,6 @@ class _Drawing:
         hears = self._tally.of(sequence)
         door = self._new_door(call.max_evaluations, hears, call.first + sequence)
         streams = call.streams_of(int(self._group_of[sequence]))
-        draw = None
-        if self._log_probs is not None:
-            noise = streams.commit_noise(call.given.shape[1], call.first + sequence)
-            scores = None if self._scores is None else self._scores[sequence]
-            draw = ScoredDraw(noise, self._log_probs[sequence], scores, self._temperature)
         run = Run(
             call.oracle,
             given=call.given[sequence],
@@ -383,7 +381,7 @@ class _Drawing:
             temperature=call.temperature,
             shared=self._shared,
             door=door,
-            draw=draw,
+            scores=None if self._scores is None else self._scores.of(sequence),
         )
         result = yield from call.rule.running(run, streams)
         self._states[sequence] = result.state
@@ -407,11 +405,12 @@ class _Drawing:
 
     def _batch(self, results: Sequence[SampleResult], here: slice, ledger: Ledger) -> SampleBatch:
         """Return some sequences with what is known of their tokens."""
+        scores = None if self._scores is None else self._scores.of(here)
         return SampleBatch(
             self._states[here],
             self._call.given[here],
             results,
             ledger,
-            token_log_probs=None if self._log_probs is None else self._log_probs[here],
-            tempered_scores=None if self._scores is None else self._scores[here],
+            token_log_probs=None if scores is None else scores.log_probs,
+            tempered_scores=None if scores is None else scores.plain,
         )

@@ -8,11 +8,10 @@ import pytest
 import counterprobe as cp
 from counterprobe.classes import TokenClasses
 from counterprobe.rows import ClassedRows, DenseRows
-from counterprobe.run.drawing import NoisyDraw, ScoredDraw, as_temperature
+from counterprobe.run.drawing import Scores, as_temperature, draw_tokens
 
 LENGTH = 40
 POSITIONS = np.arange(LENGTH)[::-2]
-STATE = np.full(LENGTH, cp.MASK, dtype=np.int32)
 
 
 @pytest.fixture
@@ -32,14 +31,15 @@ def rows(request):
 
 @pytest.mark.parametrize("temperature", [0.0, 0.5, 1.0, 3.0])
 @pytest.mark.parametrize("index", [0, 2])
-def test_both_draws_take_the_uniform_of_each_position_from_the_tempered_rows(
+def test_a_draw_takes_the_uniform_of_each_position_from_the_tempered_rows(
     noise, rows, temperature, index
 ):
     tempered = rows if temperature == 1 else rows.tempered(temperature)
     expected = tempered.draw(noise.uniforms(POSITIONS, index))
     scores = np.full(LENGTH, np.nan)
-    plain = NoisyDraw(noise, temperature)(STATE, POSITIONS, rows, index)
-    scored = ScoredDraw(noise, scores, temperature=temperature)(STATE, POSITIONS, rows, index)
+    uniforms = noise.uniforms(POSITIONS, index)
+    plain = draw_tokens(rows, uniforms, temperature, None, None)
+    scored = draw_tokens(rows, uniforms, temperature, Scores(scores), POSITIONS)
     assert plain.tolist() == scored.tolist() == expected.tolist()
     if temperature == 1 and isinstance(rows, ClassedRows):
         assert (
@@ -51,9 +51,9 @@ def test_both_draws_take_the_uniform_of_each_position_from_the_tempered_rows(
 
 def test_a_position_that_is_drawn_again_keeps_its_last_score(noise, rows):
     scores = np.zeros(LENGTH)
-    draw = ScoredDraw(noise, scores)
-    draw(STATE, POSITIONS, rows, 0)
-    tokens = draw(STATE, POSITIONS, rows, 1)
+    for index in (0, 1):
+        uniforms = noise.uniforms(POSITIONS, index)
+        tokens = draw_tokens(rows, uniforms, 1.0, Scores(scores), POSITIONS)
     assert (scores[POSITIONS] == rows.log_prob(tokens)).all()
 
 

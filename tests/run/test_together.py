@@ -8,7 +8,7 @@ from counterprobe import Query, testing
 from counterprobe.errors import BudgetExceeded
 from counterprobe.oracles import FollowsRuns, KeptWork
 from counterprobe.run.door import Door
-from counterprobe.run.drawing import SequenceDraws
+from counterprobe.run.drawing import Scores
 from counterprobe.run.driver import drive
 from counterprobe.run.together import Together
 from counterprobe.samplers import RandomBalanced, Sequential, Spread
@@ -36,10 +36,10 @@ class Portion:
             self.states[:] = given
         self.log_probs = np.full(self.states.shape, np.nan)
         uniforms = commit_uniforms(STREAMS, length, np.arange(len(group_of)))
-        draw = SequenceDraws(uniforms, temperature, self.log_probs)
         self.door = Door(oracle)
         self.run = Together(
-            self.door, self.states, plans, np.array(group_of), draw,
+            self.door, self.states, plans, np.array(group_of), uniforms,
+            temperature=temperature, scores=Scores(self.log_probs),
             max_evaluations=max_evaluations,
         )  # fmt: skip
 

@@ -116,8 +116,7 @@ def test_given_context_and_committed_values_cannot_be_verified_again(law):
 
 def test_scored_runs_keep_the_log_probability_that_decided(law):
     scores = np.full(law.length, np.nan)
-    noise = STREAMS.commit_noise(law.length)
-    run = begun(law.oracle(), draw=cp.run.drawing.ScoredDraw(noise, scores))
+    run = begun(law.oracle(), scores=cp.run.drawing.Scores(scores))
     run.do(Probe(run.state, [0, 2]))
     run.do(Verify([2, 0], [1, 0], [-0.25, -0.5]))
     assert scores[[2, 0]].tolist() == [-0.25, -0.5]

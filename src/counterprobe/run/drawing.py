@@ -1,7 +1,7 @@
 """How rows become tokens: drawing, candidates, and drafted values that were verified.
 
 A run draws by its commit noise. An evaluation that follows every possible output hands in a
-drawing of its own, which forces values instead.
+``Draw``, which forces values instead.
 
 Candidates are tokens drawn at a history before it is decided which of them to keep
 (:class:`~counterprobe.run.requests.Drafted`). Keeping some of them moves the history and ends the
@@ -19,26 +19,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.oracles import Drawing, Drawn, OracleInfo
+from counterprobe.oracles import OracleInfo
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.transcript import Event, Transcript
-from counterprobe.streams import CommitNoise
 
 __all__ = [
     "Draw",
-    "NoisyDraw",
-    "ScoredDraw",
-    "SequenceDraws",
+    "Scores",
     "as_temperature",
     "check_tokens",
+    "draw_tokens",
     "promoted_commit",
-    "room_for_scores",
 ]
 
 
@@ -68,122 +65,63 @@ class Draw(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class NoisyDraw:
-    """Draw by commit noise: one uniform for each position and index.
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """How probable every drawn token was; of a position drawn several times, its last draw.
+
+    Attributes
+    ----------
+    log_probs : ndarray of float, shape (N,) or (count, N)
+        Log-probabilities in the rows that were drawn from, the tempered ones.
+    plain : ndarray of float or None
+        Minus the log-probabilities at temperature 1, where that is another number.
+    """
+
+    log_probs: FloatArray
+    plain: FloatArray | None = None
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...], info: OracleInfo, temperature: float) -> Scores:
+        """Return room for the tokens of an oracle, drawn at a temperature."""
+        is_plain = info.temperature == 1 and temperature == 1
+        return cls(np.full(shape, np.nan), None if is_plain else np.full(shape, np.nan))
+
+    def of(self, sequences: Any) -> Scores:
+        """Return the part that belongs to some sequences."""
+        return Scores(
+            self.log_probs[sequences], None if self.plain is None else self.plain[sequences]
+        )
+
+    def keep(self, where: Any, log_probs: ArrayLike, plain: ArrayLike = math.nan) -> None:
+        """Keep the numbers of some tokens; by default the score at temperature 1 is unknown."""
+        self.log_probs[where] = log_probs
+        if self.plain is not None:
+            self.plain[where] = plain
+
+
+def draw_tokens(
+    rows: Rows, uniforms: FloatArray, temperature: float, scores: Scores | None, where: Any
+) -> IntArray:
+    """Turn rows into tokens.
 
     Parameters
     ----------
-    noise : CommitNoise
+    rows : Rows
+    uniforms : ndarray of float, shape (n,)
+        One per row.
     temperature : float
         1 draws from the rows as they are, 0 takes the most probable token.
+    scores : Scores, optional
+        Keeps how probable they were.
+    where
+        Their place in ``scores``.
     """
-
-    noise: CommitNoise
-    temperature: float = 1.0
-
-    def __call__(self, state: StateArray, positions: IntArray, rows: Rows, index: int) -> IntArray:
-        """Return one token a position."""
-        drawn_from = rows if self.temperature == 1 else rows.tempered(self.temperature)
-        return drawn_from.draw(self.noise.uniforms(positions, index))
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredDraw:
-    """Draw by commit noise, and note how probable every drawn token was.
-
-    A position that is drawn several times, as a candidate that is not kept, has the numbers of its
-    last draw: the one that was committed.
-
-    Parameters
-    ----------
-    noise : CommitNoise
-    log_probs : ndarray of float, shape (N,)
-        Where log-probabilities in the rows that were drawn from go, the tempered ones.
-    scores : ndarray of float, shape (N,), optional
-        Where minus the log-probabilities at temperature 1 go, where that is another number.
-    temperature : float
-    """
-
-    noise: CommitNoise
-    log_probs: FloatArray
-    scores: FloatArray | None = None
-    temperature: float = 1.0
-
-    def __call__(self, state: StateArray, positions: IntArray, rows: Rows, index: int) -> IntArray:
-        """Return one token a position."""
-        drawn_from = rows if self.temperature == 1 else rows.tempered(self.temperature)
-        tokens = drawn_from.draw(self.noise.uniforms(positions, index))
-        self.log_probs[positions] = to_numpy(drawn_from.log_prob(tokens))
-        if self.scores is not None:
-            self.scores[positions] = -to_numpy(rows.own.log_prob(tokens))
-        return tokens
-
-    def note(self, positions: IntArray, log_probs: ArrayLike) -> None:
-        """Note values that were drawn elsewhere; at another temperature their score is unknown."""
-        self.log_probs[positions] = log_probs
-        if self.scores is not None:
-            self.scores[positions] = math.nan
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SequenceDraws:
-    """Draw the tokens of many sequences by their commit noise, each position once.
-
-    Parameters
-    ----------
-    uniforms : ndarray of float, shape (count, N)
-    temperature : float
-    log_probs, scores : ndarray of float, shape (count, N), optional
-        As for :class:`ScoredDraw`.
-    """
-
-    uniforms: FloatArray
-    temperature: float = 1.0
-    log_probs: FloatArray | None = None
-    scores: FloatArray | None = None
-
-    def __call__(self, sequence: IntArray, position: IntArray, rows: Rows) -> IntArray:
-        """Return one token per row."""
-        drawn_from = rows if self.temperature == 1 else rows.tempered(self.temperature)
-        where = sequence, position
-        tokens = drawn_from.draw(self.uniforms[where])
-        if self.log_probs is not None:
-            self.log_probs[where] = to_numpy(drawn_from.log_prob(tokens))
-        if self.scores is not None:
-            self.scores[where] = -to_numpy(rows.own.log_prob(tokens))
-        return tokens
-
-    def drawing(self, rounds: IntArray) -> Drawing:
-        """Return what an oracle needs that draws by itself."""
-        return Drawing(rounds, self.uniforms, self.temperature)
-
-    def take(self, drawn: Drawn) -> None:
-        """Keep the scores of what an oracle drew."""
-        if self.log_probs is not None:
-            self.log_probs[:] = drawn.log_probs
-        if self.scores is not None:
-            self.scores[:] = drawn.scores
-
-
-def room_for_scores(
-    shape: tuple[int, ...], is_wanted: bool, info: OracleInfo, temperature: float
-) -> tuple[FloatArray | None, FloatArray | None]:
-    """Return where log-probabilities go, and scores where temperature 1 gives other numbers.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    is_wanted : bool
-    info : OracleInfo
-        Of the oracle whose rows are drawn from.
-    temperature : float
-        Of drawing from them.
-    """
-    if not is_wanted:
-        return None, None
-    is_plain = info.temperature == 1 and temperature == 1
-    return np.full(shape, np.nan), None if is_plain else np.full(shape, np.nan)
+    drawn_from = rows if temperature == 1 else rows.tempered(temperature)
+    tokens = drawn_from.draw(uniforms)
+    if scores is not None:
+        plain = math.nan if scores.plain is None else -to_numpy(rows.own.log_prob(tokens))
+        scores.keep(where, to_numpy(drawn_from.log_prob(tokens)), plain)
+    return tokens
 
 
 # ----- Verified values ----------------------------------------------------------------------

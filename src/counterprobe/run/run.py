@@ -26,10 +26,10 @@ from counterprobe.rows import Rows
 from counterprobe.run.door import Door, Stage
 from counterprobe.run.drawing import (
     Draw,
-    NoisyDraw,
-    ScoredDraw,
+    Scores,
     as_temperature,
     check_tokens,
+    draw_tokens,
     promoted_commit,
 )
 from counterprobe.run.driver import Asking, Shared, SharedResult, drive
@@ -91,6 +91,8 @@ class Run(View):
         a result.
     draw : Draw, optional
         What turns rows into tokens, in place of the commit noise of ``begin``.
+    scores : Scores, optional
+        Keeps how probable drawn tokens were.
     shared : Shared, optional
         What runs of equal seeds and histories share; by default every run computes for itself.
     door : Door, optional
@@ -102,6 +104,7 @@ class Run(View):
     """
 
     _door: Door
+    _commit_noise: CommitNoise
 
     def __init__(
         self,
@@ -114,6 +117,7 @@ class Run(View):
         keep_notes: bool = False,
         max_evaluations: int | None = None,
         draw: Draw | None = None,
+        scores: Scores | None = None,
         shared: Shared | None = None,
         door: Door | None = None,
         on_event: OnEvent | None = None,
@@ -136,7 +140,7 @@ class Run(View):
         self._used = Need.NONE
         self._standing: Standing | None = None
         self._streams: Streams | None = None
-        self._draw = draw
+        self._draw, self._scores = draw, scores
         self._shared = shared
         self._drafted: Drafted | None = None
         # Sets of candidates drawn, and times that commits were taken back: the next values are
@@ -155,9 +159,7 @@ class Run(View):
                 "this Run was already used by a sampler; build a new one for a new run"
             )
         self._streams, self._declared = streams, declared
-        if self._draw is None:
-            noise = streams.commit_noise(self.length, self.sequence)
-            self._draw = NoisyDraw(noise, self.temperature)
+        self._commit_noise = streams.commit_noise(self.length, self.sequence)
 
     @property
     def view(self) -> View:
@@ -203,7 +205,8 @@ class Run(View):
                 "what is computed once for several runs must not draw nor commit; commit with "
                 "its result"
             )
-        if self._draw is None and isinstance(request, Commit | CommitAll | Read | Draft):
+        is_bound = self._draw is not None or self._streams is not None
+        if not is_bound and isinstance(request, Commit | CommitAll | Read | Draft):
             raise ValueError("no commit noise yet: call begin(streams) before the first commit")
         perform = _PERFORM.get(type(request))
         if perform is None:
@@ -407,7 +410,7 @@ class Run(View):
         if self._streams is None:
             raise ValueError("no commit noise yet: call begin(streams) first")
         yield from ()
-        return self._streams.commit_noise(self.length, self.sequence)
+        return self._commit_noise
 
     def _verify(self, request: Verify) -> Asking[None]:
         self._require(Need.VERIFY, "Verify")
@@ -415,8 +418,8 @@ class Run(View):
         values = check_tokens(request.tokens, len(positions), self.vocab_size)
         self._announce("verified", log_probs=request.log_probs)
         self._promote(positions, values, None)
-        if isinstance(self._draw, ScoredDraw):
-            self._draw.note(positions, request.log_probs)
+        if self._scores is not None:
+            self._scores.keep(positions, request.log_probs)
         self._used |= Need.VERIFY
         yield from ()
 
@@ -525,9 +528,11 @@ class Run(View):
             self._door.tell(Announced(self.sequence, purpose, facts))
 
     def _drawn(self, positions: IntArray, rows: Rows) -> IntArray:
-        assert self._draw is not None
         # Draft k has draw k of every position, so that a rejected candidate is drawn afresh.
-        return self._draw(self._history.state, positions, rows, self._num_drafts)
+        if self._draw is not None:
+            return self._draw(self._history.state, positions, rows, self._num_drafts)
+        uniforms = self._commit_noise.uniforms(positions, self._num_drafts)
+        return draw_tokens(rows, uniforms, self.temperature, self._scores, positions)
 
     def _residual_for(self, operation: str) -> IntArray:
         residual = self.residual

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterprobe.arrays import IntArray, StateArray
-from counterprobe.oracles import DrawsPlans, Readouts
+from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.oracles import Drawing, DrawsPlans, Readouts
 from counterprobe.oracles.checks import check_drawn
-from counterprobe.rows import Rows
 from counterprobe.run.door import Door
-from counterprobe.run.drawing import SequenceDraws
+from counterprobe.run.drawing import Scores, draw_tokens
 from counterprobe.run.driver import Asking
 from counterprobe.run.history import Histories
 from counterprobe.run.ledger import Ledger, Need, check_budget
@@ -42,14 +41,6 @@ class FixedBatches:
     diagnostics: object = None
 
 
-class DrawMany(Protocol):
-    """Turns the rows of a round into tokens."""
-
-    def __call__(self, sequence: IntArray, position: IntArray, rows: Rows) -> IntArray:
-        """Return one token per row; ``sequence`` and ``position`` say whose row it is."""
-        ...
-
-
 class Together:
     """Commit plans that are fixed, in many sequences at once.
 
@@ -64,7 +55,11 @@ class Together:
         The batches of each group, in the order of their commits.
     group_of : ndarray of int, shape (count,)
         Increasing.
-    draw : DrawMany
+    uniforms : ndarray of float, shape (count, N)
+        The commit noise of every position.
+    temperature : float
+    scores : Scores, optional
+        Keeps how probable drawn tokens were.
     max_evaluations : int, optional
         Of each sequence.
 
@@ -80,11 +75,14 @@ class Together:
         states: StateArray,
         plans: Sequence[Sequence[ArrayLike]],
         group_of: IntArray,
-        draw: DrawMany,
+        uniforms: FloatArray,
         *,
+        temperature: float = 1.0,
+        scores: Scores | None = None,
         max_evaluations: int | None = None,
     ) -> None:
-        self._door, self._draw, self._most = door, draw, max_evaluations
+        self._door, self._most = door, max_evaluations
+        self._uniforms, self._temperature, self._scores = uniforms, temperature, scores
         self._states, self._group_of = states, group_of
         self._members = np.split(np.arange(len(states)), np.flatnonzero(np.diff(group_of)) + 1)
         self._plans = [
@@ -128,9 +126,11 @@ class Together:
                 query = histories.query(sequences, readouts)
                 # Fingerprints are those of single sequences, and made with their results.
                 reply = yield from stage.ask(query, _unsaid(len(sequences)))
-                sequence, position = sequences[readouts.state_index], readouts.position
-                self._states[sequence, position] = self._draw(sequence, position, reply.rows)
-                histories.commit(sequence, position, self.rounds)
+                where = sequences[readouts.state_index], readouts.position
+                self._states[where] = draw_tokens(
+                    reply.rows, self._uniforms[where], self._temperature, self._scores, where
+                )
+                histories.commit(*where, self.rounds)
                 stage.commit(NOWHERE)
             self.rounds += 1
             if moved is not None:
@@ -158,28 +158,27 @@ class Together:
     @property
     def _can_be_drawn(self) -> bool:
         """Whether the oracle can draw all rounds, with nothing to be done between them."""
-        drawer, draw = self._door.oracle.ability(DrawsPlans), self._draw
         is_over = self._most is not None and self.num_rounds > self._most
-        if drawer is None or is_over or not self.num_rounds:
-            return False
-        return isinstance(draw, SequenceDraws) and draw.temperature > 0
+        has_drawer = self._door.oracle.ability(DrawsPlans) is not None
+        return has_drawer and not is_over and self.num_rounds > 0 and self._temperature > 0
 
     def _draw_plans(self) -> None:
         """Have the oracle draw all rounds, and charge them as if they were made one by one."""
-        draw, door, states = self._draw, self._door, self._states
+        door, states = self._door, self._states
         drawer = door.oracle.ability(DrawsPlans)
-        assert isinstance(draw, SequenceDraws) and drawer is not None
+        assert drawer is not None
         round_of = np.full((len(self._plans), states.shape[1]), -1, dtype=np.int64)
         for group, plan in enumerate(self._plans):
             for number, batch in enumerate(plan):
                 round_of[group, batch] = number
         mine = round_of[self._group_of]
-        drawing = draw.drawing(mine)
+        drawing = Drawing(mine, self._uniforms, self._temperature)
         drawn = drawer.draw(states, drawing)
         drawn = check_drawn(drawn, drawing, door.vocab_size, door.check.name)
         is_drawn = mine >= 0
         states[is_drawn] = drawn.tokens[is_drawn]
-        draw.take(drawn)
+        if self._scores is not None:
+            self._scores.keep(..., drawn.log_probs, drawn.scores)
         sizes = np.array([len(members) for members in self._members])
         for number in range(self.num_rounds):
             widths = np.array([len(p[number]) if number < len(p) else 0 for p in self._plans])
