@@ -128,9 +128,8 @@ class Peeking(Base):
     """Its order depends on what the commit noise will be."""
 
     def unmask(self, view, rng):
-        first = int(view._stand.__self__._draw.noise.uniforms(np.array([1]))[0] * 1000) % len(
-            view.residual
-        )
+        drawn = view._stand.__self__._commit_noise.uniforms(np.array([1]))[0]
+        first = int(drawn * 1000) % len(view.residual)
         yield Commit(view.residual[[first]])
         while not view.is_complete:
             yield Commit(view.residual[:1])
