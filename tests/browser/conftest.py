@@ -107,7 +107,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], t
     @functools.cache
     def recorded(name: str, length: int) -> trace.Trace:
         law = cp.families.path(length=length, target_seed=196)
-        settings = {"shared_by": 100} if name == "packed" else {}  # screen at any size
+        settings = {"shared_by": 1000} if name == "packed" else {}  # screen at any size
         sampler = SAMPLERS[name](**settings).informed_by(law)
         file = tmp_path_factory.mktemp("traces") / "run.json"
         about = trace.About(family="path", true_edges=law.edges)
