@@ -19,6 +19,7 @@ from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
 from counterprobe.discovery.structure import (
     Strengths,
     Structure,
+    half_fields,
     halves_as_arrays,
     halves_in,
     no_nearness,
@@ -133,8 +134,7 @@ def _mean_nearness(
     if not all(near.size for near in known) or not count[np.ix_(masked, masked)].all():
         return no_nearness()
     near = np.sum(known, axis=0) / np.maximum(count, 1)
-    found: NDArray[np.float32] = near / np.maximum(near.sum(axis=1), 1)[:, None]
-    return found.astype(np.float32)
+    return np.asarray(near / np.maximum(near.sum(axis=1), 1)[:, None], dtype=np.float32)
 
 
 def _mean_halves(
@@ -151,11 +151,8 @@ def _mean_halves(
     strength = np.sum([part["half_strength"] for part in parts], axis=0) / count
     variance = np.nansum([part["half_variance"] for part in parts], axis=0) / count**2
     variance[:, together == 0] = np.nan
-    return {
-        "half_strength": strength.astype(np.float32),
-        "half_variance": variance.astype(np.float32),
-        "half_selected": np.any([part["half_selected"] for part in parts], axis=0),
-    }
+    is_selected = np.any([part["half_selected"] for part in parts], axis=0)
+    return half_fields(strength, variance, is_selected)
 
 
 def _shared_edges(

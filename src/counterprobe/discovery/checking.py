@@ -114,18 +114,17 @@ def rehearsed(structure: Structure, oracle: Oracle) -> Ledger:
     # Another state for another structure, the same one for the same.
     rng = keyed_generator(len(structure.edges), "rehearsal", len(structure.residual))
     rows = run.do(Preprocess())
-    drawn = rows.draw(rng.random(len(structure.residual)))
     state = np.array(structure.given, dtype=np.int32)
-    state[structure.residual] = drawn
+    state[structure.residual] = rows.draw(rng.random(len(structure.residual)))
     if structure.terms is None:
         allowed = allowed_misfit(structure.certificate.tolerance)
         layered = LayeredRehearsal(structure.edges, order.layers, BEFORE_USE, allowed)
-        has_moved = run.alone(run.follow(layered(state, rng)))
+        rehearsing = layered(state, rng)
     else:
         state[np.concatenate(order.layers)] = MASK
         watch = CommitWatch(structure.terms, order.alone)
         rehearsing = watch.rehearse(state, order.layers, rows, BEFORE_USE, rng)
-        has_moved = run.alone(run.follow(rehearsing))
+    has_moved = run.alone(run.follow(rehearsing))
     if has_moved.any():
         raise StructureError(
             f"the oracle does not give the rows that this structure implies: position "

@@ -224,19 +224,12 @@ class Structure(Frozen, Shown):
     @property
     def is_resolved(self) -> BoolArray:
         """Whether a position's neighbourhood is certified, or the position was given."""
-        certificate = self.certificate
-        return self.given != MASK if certificate is None else certificate.is_resolved
+        return self.given != MASK if self.certificate is None else self.certificate.is_resolved
 
     @property
     def unresolved(self) -> IntArray:
         """Positions that are committed singly."""
         return np.flatnonzero(~self.is_resolved)
-
-    @property
-    def untested(self) -> IntArray:
-        """Positions without complete terms, whose rows cannot be compared with any."""
-        is_tested = False if self.certificate is None else self.certificate.is_tested
-        return np.flatnonzero(np.logical_not(is_tested) & (self.given == MASK))
 
     @property
     def terms(self) -> Terms | None:
@@ -425,11 +418,10 @@ class Structure(Frozen, Shown):
             open_positions = len(self.unresolved)
             said = "certified" if self.is_resolved[self.residual].any() else "uncertified"
             why = "nothing is certified" if certificate is None else certificate.reason
+            left = f"{open_positions} unresolved, committed singly: {why}"
             return [
                 f"{len(self.edges)} {said} {among}",
-                f"{open_positions} unresolved, committed singly: {why}"
-                if open_positions
-                else "every position resolved",
+                left if open_positions else "every position resolved",
                 f"a sequence takes {len(self.order.batches)} evaluations; {cost}",
             ]
         strongest = np.argsort(-found.nats, kind="stable")[:3]
@@ -437,13 +429,12 @@ class Structure(Frozen, Shown):
         named = ", ".join(f"{i + 1}-{j + 1} ({nats:.2g})" for (i, j), nats in pairs)
         there = f", {self.origin}: no price here until it is measured" if self.origin else ""
         untrusted = len(self.untrusted)
-        left = "keep from what is near" if self.nearness.size else "commit alone"
+        kept = "keep from what is near" if self.nearness.size else "commit alone"
+        left = f"pairs do not explain {untrusted} positions, which plans {kept}"
         return [
             f"{len(self.edges)} {among}, {float(found.nats.sum()):.3g} nats together{there}",
             f"strongest, counted from 1, in nats: {named or 'none'}",
-            f"pairs do not explain {untrusted} positions, which plans {left}"
-            if untrusted
-            else "pairs explain every position that moved",
+            left if untrusted else "pairs explain every position that moved",
             f"{cost} evaluations",
         ]
 
@@ -454,11 +445,12 @@ class Structure(Frozen, Shown):
         found, where = self.strengths, self.residual
         if found is None:
             order, certificate = self.order, self.certificate
+            untested = where if certificate is None else where[~certificate.is_tested[where]]
             return {
                 **size,
                 "edges": len(self.edges),
                 "unresolved": len(self.unresolved),
-                "untested": len(self.untested),
+                "untested": len(untested),
                 "reason": "" if certificate is None else certificate.reason,
                 "assumption": self.assumption,
                 "repaired": len(order.repaired),
@@ -553,17 +545,16 @@ def halves_in(
 
 def halves_as_arrays(halves: Halves | None) -> dict[str, Any]:
     """Return halves, or that there are none, as fields of strengths."""
-    nothing = np.zeros((2, 0))
-    strength, variance, is_selected = (
-        (nothing, nothing, nothing)
-        if halves is None
-        else (halves.strength, halves.variance, halves.is_selected)
-    )
-    return {
-        "half_strength": strength.astype(np.float32),
-        "half_variance": variance.astype(np.float32),
-        "half_selected": is_selected.astype(np.bool_),
-    }
+    if halves is None:
+        return half_fields(*[np.zeros((2, 0))] * 3)
+    return half_fields(halves.strength, halves.variance, halves.is_selected)
+
+
+def half_fields(*arrays: NDArray[Any]) -> dict[str, Any]:
+    """Return strengths, variances and selected pairs by halves as fields of strengths."""
+    kinds = {"half_strength": np.float32, "half_variance": np.float32, "half_selected": np.bool_}
+    named = zip(kinds.items(), arrays, strict=True)
+    return {name: values.astype(kind) for (name, kind), values in named}
 
 
 def _checked_places(places: ArrayLike | None, here: int, there: int) -> IntArray:

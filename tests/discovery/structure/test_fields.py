@@ -154,7 +154,7 @@ def test_another_shape_is_refused(file: Path, edited: Edit, name: str) -> None:
     for shape in shapes[: 6 if name == "nearness" else 7]:
         changed = np.zeros(shape, dtype=array.dtype)
         said = refusal(edited(file, **{name: changed}))
-        assert re.search("must have the shape|cannot have|it has no positions", said), said
+        assert re.search("must have the shape|must be distinct|it has no positions", said), said
 
 
 @pytest.mark.parametrize(
@@ -212,20 +212,6 @@ def test_terms_must_be_logarithms(file: Path, edited: Edit) -> None:
         assert "tables must lie in -inf..inf" in said
     said = refusal(edited(file, unary=unary, tables=np.zeros((edges, 2, 2))))
     assert f"tables must have the shape ({edges}, 3, 3), got ({edges}, 2, 2)" in said
-
-
-def test_more_edges_than_pairs_and_more_replies_than_positions_are_refused(
-    file: Path, small: bytes, edited: Edit
-) -> None:
-    many = np.zeros((67, 2), dtype=np.int64)
-    said = refusal(edited(file, edges=many, **no_terms(12, 67)))
-    assert "12 positions cannot have 67 edges" in said
-    file.write_bytes(small)
-    reads = np.zeros(145, dtype=np.int64)
-    said = refusal(
-        edited(file, sample_index=reads, sample_position=reads, sample_rows=np.zeros((145, 3)))
-    )
-    assert "12 states of 12 positions cannot have 145 replies" in said
 
 
 def test_other_byte_orders_are_understood(file: Path, edited: Edit) -> None:
