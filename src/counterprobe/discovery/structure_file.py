@@ -116,7 +116,7 @@ def write(path: str | os.PathLike[str], whole: Any, parts: Kinds) -> None:
     ----------
     path : path
     whole : object
-        A dataclass with a ``ledger``, of which the fields that are arrays are :func:`kept`.
+        A dataclass with a ``ledger``, of which the arrays are declared by :func:`array`.
     parts : mapping of str to type
         Fields that are such dataclasses themselves, or None.
     """
