@@ -255,14 +255,13 @@ def _valid_structure() -> bytes:
     sizes = {"N": 2, "E": 1, "2": 2, "S": 1, "R": 1, "W": 3, "C": 0, "D": 0}
     layout = {**arrays_of(cp.Structure), **arrays_of(Certificate)}
     arrays = {
-        name: np.zeros([sizes[letter] for letter in letters], dtype=dtype)
-        for name, (dtype, letters) in layout.items()
+        name: np.zeros([sizes[letter] for letter in how.shape], dtype=how.dtype)
+        for name, how in layout.items()
     }
     arrays["edges"][:] = [[0, 1]]
     arrays["given"][:] = arrays["sample_states"][:] = -1
     header = {
-        "format": FORMAT, "parts": ["certificate"], "vocab_size": 3, "needed": 1, "reason": "",
-        "ledger": {"probes": 1},
+        "format": FORMAT, "vocab_size": 3, "needed": 1, "reason": "", "ledger": {"probes": 1},
         "row_width": 3, "row_error": 0.0, "precision": 0.0, "tolerance": 0.0, "about": {},
     }  # fmt: skip
     text = json.dumps(header, sort_keys=True)
