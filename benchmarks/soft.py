@@ -55,8 +55,8 @@ def through_noise(num_seeds: int) -> dict[str, Any]:
                 others = np.triu(~is_edge, 1)
                 weakest.append(found.strength[is_edge].min())
                 strongest.append(found.strength[others].max())
-                floors.append(found.strengths.noise_floor)
-                explained.append(np.median(found.strengths.explained))
+                floors.append(found.noise_floor)
+                explained.append(np.median(found.explained))
             figures[f"{kind}_{probes}"] = {
                 "apart": int(np.sum(np.array(weakest) > strongest)),
                 "of": num_seeds,

@@ -115,9 +115,7 @@ def in_every_way(oracle: cp.Oracle, probes: int, seed: int) -> dict[str, SoftFin
 
 def judged(found: SoftFindings, edges: np.ndarray) -> dict[str, Any]:
     """Count edges among what was found, and say how much of the movement is explained."""
-    explained = float(
-        (found.strengths.moved * found.strengths.explained).sum() / found.strengths.moved.sum()
-    )
+    explained = float((found.moved * found.explained).sum() / found.moved.sum())
     return {**edges_found(found.strength, found.edges, edges), "explained": explained}
 
 
