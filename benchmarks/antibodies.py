@@ -137,7 +137,7 @@ class Bench:
     sizes: Sizes
     record: Record
     device: str
-    structure: cp.SoftStructure = field(init=False)
+    structure: cp.Structure = field(init=False)
 
     def __post_init__(self) -> None:
         """Load the model, and find the structure."""
@@ -170,7 +170,7 @@ class Bench:
             "masked": len(self.structure.residual),
             "evaluations": self.structure.ledger.evaluations,
             "edges": len(self.structure.edges),
-            "total_strength": float(self.structure.pair_strength.sum()),
+            "total_strength": float(self.structure.strengths.nats.sum()),
         }
 
     def price(self, way: str, batches: int, direction: str) -> dict[str, Any]:

@@ -111,7 +111,7 @@ class Family:
         self.name = f"{model.name}, {region}"
         self.found = cache(self._found)
 
-    def _found(self, *names: str) -> cp.SoftStructure:
+    def _found(self, *names: str) -> cp.Structure:
         texts = [FAMILY[name] for name in names]
         return discover_over(
             self.model,
@@ -121,7 +121,7 @@ class Family:
             template_options=[designed(text, self.region) for text in texts],
         )
 
-    def plans(self, way: str, batches: int, task: Any, own: cp.SoftStructure) -> list[Plan]:
+    def plans(self, way: str, batches: int, task: Any, own: cp.Structure) -> list[Plan]:
         """Make plans of one way, as ``infill`` makes them."""
         count = self.settings["plans"]
         if way in ("own", "spread", "random"):

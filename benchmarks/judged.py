@@ -247,7 +247,7 @@ class Task:
             "seconds_to_discover": seconds,
             "seconds_to_plan": time.perf_counter() - started - seconds,
             "edges": len(structure.edges),
-            "total_strength": float(structure.pair_strength.sum()),
+            "total_strength": float(structure.strengths.nats.sum()),
             "temperature": self.temperature,
         }
         return Prepared(said, plans)

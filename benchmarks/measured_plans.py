@@ -62,7 +62,7 @@ def measure(backbone: str, designs: int) -> dict[str, Any]:
     model = cp.models.load("proteinmpnn", backbone=backbone, device="cpu")
     kept, streams = model.oracle(order="commit"), cp.Streams.from_seed(0)
 
-    def found(probes: int) -> cp.SoftStructure:
+    def found(probes: int) -> cp.Structure:
         return cp.discover(model.oracle(), streams, mode="soft", probes=probes)
 
     def true(plans: Sequence[Plan]) -> dict[str, float]:

@@ -62,7 +62,7 @@ class Settings:
 
 
 def priced(
-    oracle: cp.Oracle, structure: cp.SoftStructure, way: str, batches: int, settings: Settings
+    oracle: cp.Oracle, structure: cp.Structure, way: str, batches: int, settings: Settings
 ) -> dict[str, Any]:
     """Return every price of plans of one way."""
     plans = make_plans(way, structure, batches, settings.plans, seed=settings.seed)

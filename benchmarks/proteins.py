@@ -180,11 +180,11 @@ class Bench:
     def _rival(self) -> ColabDesign:
         return ColabDesign(self.model)
 
-    def _structure(self, estimator: str, probes: int) -> cp.SoftStructure:
+    def _structure(self, estimator: str, probes: int) -> cp.Structure:
         return find_by(self.oracle, estimator, probes)
 
     @property
-    def used(self) -> cp.SoftStructure:
+    def used(self) -> cp.Structure:
         """The structure that plans are made from."""
         return self.structure("regression", self.sizes.probes)
 
@@ -221,7 +221,7 @@ def structure_part(bench: Bench) -> None:
             "residues": structure.length,
             "evaluations": structure.ledger.evaluations,
             "edges": len(structure.edges),
-            "total_strength": float(structure.pair_strength.sum()),
+            "total_strength": float(structure.strengths.nats.sum()),
             "seconds_a_plan": planning["planned"] / bench.sizes.plans,
             "seconds_a_distance_plan": planning["distance"] / bench.sizes.plans,
         }

@@ -50,7 +50,7 @@ class Scaffold:
         self.record = record
         self.once = self.discover("once")
 
-    def discover(self, key: str, template: cp.models.Template | None = None) -> cp.SoftStructure:
+    def discover(self, key: str, template: cp.models.Template | None = None) -> cp.Structure:
         """Find the structure of a template, or with everything masked; note what it took."""
         found = cp.discover(
             self.model.oracle(template),
@@ -66,7 +66,7 @@ class Scaffold:
             lambda: {
                 "evaluations": found.ledger.evaluations,
                 "masked": len(found.residual),
-                "strength": float(found.pair_strength.sum()),
+                "strength": float(found.strengths.nats.sum()),
                 "untrusted": len(found.untrusted),
             },
         )
@@ -80,9 +80,7 @@ class Scaffold:
         letters[masked] = "X"
         return self.model.template("".join(letters))
 
-    def plans(
-        self, way: str, batches: int, own: cp.SoftStructure, here: cp.SoftStructure
-    ) -> list[Plan]:
+    def plans(self, way: str, batches: int, own: cp.Structure, here: cp.Structure) -> list[Plan]:
         """Make plans of one way, as ``infill`` makes them."""
         count = self.settings["plans"]
         if way == "own":

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import stats
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
-from counterprobe.discovery import SoftStructure
+from counterprobe.discovery import Structure
 from counterprobe.discovery.discovering import soft_structure
 from counterprobe.discovery.soft import SoftFindings, SoftSettings, soft_screen
 from counterprobe.discovery.soft.movement import Movement
@@ -320,7 +320,7 @@ def _one_at_a_time(
     return (yield from OneAtATime(view, rng, settings, rows, in_contexts).discover(None))
 
 
-def find_by(oracle: Oracle, estimator: str, probes: int, seed: int = 0) -> SoftStructure:
+def find_by(oracle: Oracle, estimator: str, probes: int, seed: int = 0) -> Structure:
     """Return the structure that one estimator finds."""
     run, settings = Run(oracle), SoftSettings(probes=probes)
     found = estimate(run, Streams.from_seed(seed).decisions, settings, estimator)

@@ -55,7 +55,7 @@ def test_structures_plans_and_prices_say_what_was_found_and_what_it_cost():
     assert str(exact).splitlines()[1] == "every position resolved"
     assert f"finding this took {exact.ledger.evaluations}" in str(exact)
     soft = cp.discover(law.oracle(), mode="soft", probes=64)
-    assert repr(soft).startswith("SoftStructure(") and "\n" not in repr(soft)
+    assert repr(soft).startswith("Structure(") and "\n" not in repr(soft)
     assert "strongest, counted from 1, in nats: " in str(soft)
     assert str(soft).splitlines()[-1] == "finding this took 65 evaluations"
     plan = cp.planning.plan_for(soft, batches=4)

@@ -136,9 +136,8 @@ def attack(
     probes, batches = oracle.states, structure.order.batches
     nats = [sum(batch_nats(block, batches)) for block in law.blocks]
     doubt = doubt_of(structure, oracle, streams)
-    return Verdict(
-        law, "certified", probes, batches, structure.unresolved, nats, doubt, structure.reason
-    )
+    reason = structure.summary()["reason"]
+    return Verdict(law, "certified", probes, batches, structure.unresolved, nats, doubt, reason)
 
 
 def doubt_of(structure: cp.Structure, oracle: AnsweringOracle, streams: cp.Streams) -> str:

@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests" / "support"))
 # Modules that read; those with compiled kernels must keep the bytecode that numba compiles.
 READERS = [
-    "counterprobe.archives", "counterprobe.files", "counterprobe.discovery.structure.file",
-    "counterprobe.discovery.structure.structure", "counterprobe.trace.document",
+    "counterprobe.archives", "counterprobe.files", "counterprobe.discovery.structure_file",
+    "counterprobe.discovery.structure", "counterprobe.trace.document",
     "counterprobe.trace.arrays", "counterprobe.trace.replay",
     "counterprobe.study.config", "counterprobe.study.store", "counterprobe.study.export",
     "counterprobe.targets.forests", "counterprobe.models.proteins.backbones",

@@ -204,6 +204,12 @@ def antibodies() -> dict[str, Any]:
     return found
 
 
+def explained_share(structure: cp.Structure) -> float:
+    """Return which share of the rows' movement pairs explain, held out."""
+    moved = structure.strengths.moved
+    return float(np.sum(moved * structure.strengths.explained) / np.sum(moved))
+
+
 def denoisers() -> dict[str, Any]:
     """Return how much of the rows' movement pairs explain, held out, on the trained denoisers."""
     from denoisers.discovery import find_structure
@@ -214,8 +220,7 @@ def denoisers() -> dict[str, Any]:
     found = {}
     for law in LAWS:
         structure = find_structure(DenoiserOracle(load(FOLDER, law, "cpu")), 128)
-        moved = np.asarray(structure.moved)
-        found[law] = float(np.sum(moved * np.asarray(structure.explained)) / np.sum(moved))
+        found[law] = explained_share(structure)
     others = [share for law, share in found.items() if law != "topic"]
     return {**found, "least_other": min(others), "most_other": max(others)}
 
@@ -244,13 +249,12 @@ def reactions() -> dict[str, Any]:
         structure = cp.discover(
             oracle, cp.Streams.from_seed(0), mode="soft", given=given, probes=256
         )
-        moved = np.asarray(structure.moved)
         table = cp.evaluation.price_plans(oracle, structure, [4], samples=32, seed=0)
         found[name] = {
             "tokens": len(tokens),
             "masked": int((given == MASK).sum()),
             "named": int(named.sum()),
-            "explained": float(np.sum(moved * np.asarray(structure.explained)) / np.sum(moved)),
+            "explained": explained_share(structure),
             "four_batches": {
                 price.way: {"kl": price.measured.value, "kl_se": price.measured.standard_error}
                 for price in table.prices

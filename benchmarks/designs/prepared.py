@@ -70,7 +70,7 @@ class Prepared:
                 "temperature": temperature,
                 "evaluations": found.ledger.evaluations,
                 "edges": len(found.edges),
-                "total_strength": float(found.pair_strength.sum()),
+                "total_strength": float(found.strengths.nats.sum()),
                 "seconds": time.perf_counter() - started,
             }
             for one in (way, *FREE) if way == PLANNED else (way,):

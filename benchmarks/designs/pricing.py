@@ -52,7 +52,7 @@ class Dealt(Sampler):
 
 def make_plans(
     way: str,
-    structure: cp.SoftStructure,
+    structure: cp.Structure,
     batches: int,
     count: int,
     *,
@@ -64,7 +64,7 @@ def make_plans(
     Parameters
     ----------
     way : {"planned", "random", "spread", "distance"}
-    structure : SoftStructure
+    structure : Structure
         Its strengths choose ``planned`` batches, and price all of them.
     batches : int
     count : int

@@ -20,7 +20,7 @@ from counterprobe import (
     threads,
     trace,
 )
-from counterprobe.discovery import SoftStructure, Structure, discover, load_structure
+from counterprobe.discovery import Structure, discover
 from counterprobe.errors import (
     CheckpointError,
     CounterprobeError,
@@ -58,7 +58,6 @@ __all__ = [
     "Reply",
     "SampleBatch",
     "SampleResult",
-    "SoftStructure",
     "StopReason",
     "Streams",
     "Structure",
@@ -73,7 +72,6 @@ __all__ = [
     "families",
     "fill_mask",
     "infill",
-    "load_structure",
     "models",
     "oracles",
     "planning",

@@ -12,7 +12,7 @@ import io
 import math
 import os
 import zipfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from counterprobe.files import read_bytes
 
-__all__ = ["Head", "head_of", "read_arrays", "unpack_member"]
+__all__ = ["Head", "read_arrays"]
 
 # Type and shape of an array.
 Head = tuple[np.dtype[Any], tuple[int, ...]]
 
 
-def head_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Head:
+def _head_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Head:
     """Read the type and shape of a member, and make sure that its size is theirs."""
     with archive.open(info) as member:
         if np.lib.format.read_magic(member) != (1, 0):
@@ -38,15 +38,18 @@ def head_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Head:
     return dtype, shape
 
 
-def unpack_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
-    """Unpack a member that :func:`head_of` has measured."""
+def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+    """Unpack a member that :func:`_head_of` has measured."""
     with archive.open(info) as member:
         array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
     return array
 
 
 def read_arrays(
-    file: str | os.PathLike[str], known: Collection[str], most_bytes: int
+    file: str | os.PathLike[str],
+    known: Collection[str],
+    most_bytes: int,
+    check: Callable[[dict[str, Head]], None] = lambda heads: None,
 ) -> dict[str, NDArray[Any]]:
     """Read the arrays of an archive, as ``numpy.savez`` writes it.
 
@@ -57,6 +60,8 @@ def read_arrays(
         The names that its arrays may have.
     most_bytes : int
         What the file may take, and all of its arrays together once unpacked.
+    check : callable, optional
+        Raises what is wrong with their types and shapes, before anything is unpacked.
 
     Raises
     ------
@@ -74,9 +79,8 @@ def read_arrays(
         unknown = sorted(set(members) - set(known))
         if unknown:
             raise ValueError(f"it has a member of another kind, {unknown[0][:40]!r}")
-        for info in members.values():
-            head_of(archive, info)
+        check({name: _head_of(archive, info) for name, info in members.items()})
         total = sum(info.file_size for info in members.values())
         if total > most_bytes:
             raise ValueError(f"its arrays take {total:,} bytes, at most {most_bytes:,} are read")
-        return {name: unpack_member(archive, info) for name, info in members.items()}
+        return {name: _unpack(archive, info) for name, info in members.items()}

@@ -79,7 +79,9 @@ def read_bytes(file: str | os.PathLike[str], most: int = MOST_TEXT) -> bytes:
     """Return the content of a file of at most so many bytes; refuse a larger one."""
     refuse_named_pipe(file)
     with open(file, "rb") as stream:
-        content = stream.read(most + 1)
+        # Memory is set aside for what is asked for; of a pipe or device no size is known.
+        size = os.fstat(stream.fileno()).st_size or most
+        content = stream.read(min(size, most) + 1)
     if len(content) > most:
         raise ValueError(f"{os.fspath(file)} must have at most {most:,} bytes, it has more")
     return content

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from counterprobe.discovery import SoftStructure, Structure
+from counterprobe.discovery import Structure
 from counterprobe.evaluation.prices import PriceTable
 from counterprobe.report.drawings import draw_matrix
 from counterprobe.report.pictures import check_picture, empty_figure, literal, save_picture
@@ -127,26 +127,25 @@ def draw_quality(
     return figure
 
 
-def plot_structure(
-    file: str, structure: Structure | SoftStructure, title: str, names: Sequence[str]
-) -> None:
+def plot_structure(file: str, structure: Structure, title: str, names: Sequence[str]) -> None:
     """Draw a structure: strengths as a matrix, and edges as arcs over named positions."""
-    if isinstance(structure, SoftStructure):
+    strengths = structure.strengths
+    if strengths is not None:
         figure = empty_figure(13, 5.6)
         left, right = figure.subplots(1, 2, width_ratios=[1, 1.35])
         left.set_title("strength between positions")
         residual = structure.residual
         draw_matrix(figure, left, structure.strength[np.ix_(residual, residual)],
-                    structure.noise_floor)  # fmt: skip
+                    strengths.noise_floor)  # fmt: skip
         right.set_title(
             f"{len(structure.edges)} pairs, false discovery rate "
-            f"{structure.false_discovery_rate:.2f}"
+            f"{strengths.false_discovery_rate:.2f}"
         )
     else:
         figure = empty_figure(11, 5)
         right = figure.subplots()
         right.set_title(f"{len(structure.edges)} edges, certified")
-    structure.draw_edges(right, names)
+    structure.shown.draw(right, names)
     figure.suptitle(literal(f"{title}: {structure.ledger.evaluations:,} evaluations"))
     save_picture(figure, file, dpi=150)
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.discovery import SoftStructure, Structure, check_oracle, context_for
+from counterprobe.discovery import Structure, check_oracle, context_for
 from counterprobe.errors import BudgetExceeded, Infeasible
 from counterprobe.oracles import DrawsPlans, FollowsRuns, Oracle, as_oracle
 from counterprobe.oracles.checks import ReplyCheck
@@ -50,7 +50,7 @@ AT_ONCE = 256
 
 def sample(
     oracle: Oracle,
-    sampler: str | Sampler | Structure | SoftStructure,
+    sampler: str | Sampler | Structure,
     count: int = 1,
     *,
     seed: int | Streams = 0,
@@ -80,7 +80,7 @@ def sample(
         writes every reply down, so that the same call, made again after an interruption, goes on
         where it was and pays for nothing twice (``docs/faults.md``); ``oracle.retrying(3)``
         repeats calls that fail, ``oracle.rechecking(0.05)`` asks for some states twice.
-    sampler : str, Sampler, Structure or SoftStructure
+    sampler : str, Sampler, Structure
         A name (``counterprobe samplers`` lists them) with its ``settings``, or a sampler. A
         structure draws by its own rule, once ``discovery.check_oracle`` has made sure that this is
         the oracle it was found with, charged to the whole.
@@ -126,7 +126,7 @@ def sample(
     """
     oracle = as_oracle(oracle)
     count = whole_number("count", count, at_least=1)
-    structure = sampler if isinstance(sampler, Structure | SoftStructure) else None
+    structure = sampler if isinstance(sampler, Structure) else None
     if given is None and structure is not None:
         given = context_for(structure, oracle)
     contexts = as_contexts(given, oracle.info.length, oracle.info.vocab_size, count)
@@ -163,7 +163,7 @@ class _Call:
 
     oracle: Oracle
     rule: Sampler
-    structure: Structure | SoftStructure | None
+    structure: Structure | None
     count: int
     streams: Streams
     given: StateArray

@@ -77,5 +77,5 @@ def test_too_few_probes_are_refused(estimator: str, needed: int) -> None:
 def test_a_structure_of_another_estimator_plans_and_says_what_was_not_measured() -> None:
     law = cp.families.path(length=8, target_seed=1)
     found = find_by(law.oracle(), "substitution", 64)
-    assert np.isnan(found.moved).all() and found.untrusted.tolist() == list(range(8))
+    assert np.isnan(found.strengths.moved).all() and found.untrusted.tolist() == list(range(8))
     assert cp.planning.plan_for(found).sizes == [1] * 8

@@ -47,7 +47,7 @@ def test_the_record_is_what_python_returns(structure):
     assert "at most 300 evaluations and 300 s (--max-evaluations, --max-seconds)" in result.stderr
     oracle = cp.models.load("sapiens-heavy", device="cpu").oracle(SEQUENCE)
     measured = oracle.num_evaluated  # its repeatability
-    found = cp.load_structure(structure)
+    found = cp.Structure.load(structure)
     advice = cp.evaluation.advise(
         oracle,
         found,
@@ -139,7 +139,7 @@ def test_a_structure_of_another_text_is_priced_where_it_is_used(structure):
     record = json.loads(result.stdout)
     model = cp.models.load("sapiens-heavy", device="cpu")
     template = model.template(text)
-    found, oracle = cp.load_structure(structure), model.oracle(template)
+    found, oracle = cp.Structure.load(structure), model.oracle(template)
     asked = oracle.num_evaluated + len(found.sample_states)
     advice = cp.evaluation.advise(
         oracle, found.in_context(template.given), terms=None, samples=4, counts=[1, 2],

@@ -9,7 +9,6 @@ import pytest
 import command_line
 import counterprobe as cp
 import counterprobe.cli.discover as module
-from counterprobe.discovery import load_structure
 from counterprobe.models import TorchOracle
 from counterprobe.run import Stream
 from interrupted_program import interrupted
@@ -44,7 +43,7 @@ def unasked(monkeypatch) -> None:
 def test_the_edges_of_a_law_are_certified_and_kept(tmp_path):
     file = tmp_path / "path.npz"
     record = record_of(*PATH, "--seed", 3, "--out", file)
-    kept = cp.load_structure(file)
+    kept = cp.Structure.load(file)
     law = cp.families.build("path", 16, 196)
     found = cp.discover(law.oracle(), cp.Streams.from_seed(3))
     assert sorted(map(sorted, kept.edges.tolist())) == sorted(map(sorted, law.edges.tolist()))
@@ -81,10 +80,10 @@ def test_a_model_is_probed_around_what_is_given(tmp_path):
     said = shown(*BASE, "--out", file)
     assert said.startswith("sapiens-heavy, soft positions masked 4 ")
     assert said.endswith(f"Wrote {file}.")
-    kept = cp.load_structure(file)
+    kept = cp.Structure.load(file)
     model = cp.models.load("sapiens-heavy", device="cpu")
     assert kept.given.tolist() == model.template(SEQUENCE).given.tolist()
-    assert kept.num_probes == 16
+    assert kept.strengths.num_probes == 16
     assert set(kept.edges.ravel().tolist()) <= {5, 6, 10, 11}
 
 
@@ -93,7 +92,7 @@ def test_pairs_are_named_by_letter_and_place(monkeypatch):
 
     law = cp.families.path(6, target_seed=1, weight=0.9)
 
-    def coupled(_: object, streams: cp.Streams, **__: object) -> cp.SoftStructure:
+    def coupled(_: object, streams: cp.Streams, **__: object) -> cp.Structure:
         return usual(law.oracle(), streams, mode="soft", probes=256)
 
     monkeypatch.setattr(module, "find_structure", coupled)
@@ -240,20 +239,20 @@ def test_what_was_found_before_ctrl_c_is_kept(tmp_path, method):
     )
     assert said.startswith("counterprobe: interrupted")
     assert f"what was found is in {file}" in said and "repeat the command" in said
-    found = load_structure(file)
+    found = cp.Structure.load(file)
     law = cp.families.path(300, 196)
     true = {tuple(edge) for edge in np.sort(law.edges, axis=1).tolist()}
     assert found.ledger.probes > 0 and found.ledger.commits == 0
     if method == "exact":
         # Edges are there, and nothing is certified by them: all is committed singly.
-        assert "nothing is certified" in found.reason
+        assert "nothing is certified" in found.certificate.reason
         assert len(found.unresolved) == 300 and len(found.order.batches) == 300
         assert len(true & {tuple(edge) for edge in found.edges.tolist()}) > 100
         assert "uncertified" in found.lines()[0]
         drawn = cp.sample(law.oracle(), found, 1, seed=1, progress=False)
         assert cp.evaluation.batch_kl(law, drawn.results[0]).value == 0
     else:
-        assert 0 < found.num_probes < found.ledger.probes
+        assert 0 < found.strengths.num_probes < found.ledger.probes
     # The same command goes on with the replies that were kept, and pays for none of them again.
     whole = record_of(*words)
     assert whole["faults"]["replayed"] == found.ledger.evaluations

@@ -179,9 +179,9 @@ def test_discover_goes_on_to_the_same_structure(tmp_path, monkeypatch):
     assert faults["asked_to_recognise"] == 1
     assert faults["asked"] + 1 == counted[0].states > 1
     assert faults["replayed"] + faults["asked"] == record["evaluations"]
-    before, after = cp.load_structure(one), cp.load_structure(two)
+    before, after = cp.Structure.load(one), cp.Structure.load(two)
     assert np.array_equal(before.edges, after.edges) and before.ledger == after.ledger
-    assert np.array_equal(before.unary, after.unary)
+    assert np.array_equal(before.certificate.unary, after.certificate.unary)
     assert "its length is 64, this run's is 63" in refused(
         *DISCOVER, "--n", 63, "--checkpoint", log
     )

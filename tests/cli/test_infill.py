@@ -131,7 +131,7 @@ def test_proteins_are_designed_in_commit_order():
 
 def test_a_structure_sets_the_number_of_batches(structure):
     record = record_of(*BASE, "--structure", structure, "--batches", 2, "--count", 3)
-    soft = cp.load_structure(structure)
+    soft = cp.Structure.load(structure)
     drawn = cp.infill(
         "sapiens-heavy", SEQUENCE, structure=soft, batches=2, count=3, seed=1,
         model_options=CPU, progress=False,
@@ -660,7 +660,7 @@ def test_one_structure_of_a_backbone_serves_two_templates(scaffold, tmp_path):
     words = ("--order", "commit", "--structure", scaffold, "--batches", 4, "--count", 2)
     result = invoke(*PROTEIN, "--sequence", f"@{fasta}", *words, "--json", written)
     assert result.exit_code == 0, result.stderr
-    soft = cp.load_structure(scaffold)
+    soft = cp.Structure.load(scaffold)
     for one in json.loads(written.read_text())["inputs"]:
         text, choice = texts[one["name"]], one["choice"]
         assert f"{one['name']}: measured prices chose batches" in result.stdout

@@ -184,10 +184,10 @@ def test_ctrl_c_keeps_what_was_found(mode, probes):
     true = {tuple(edge) for edge in np.sort(law.edges, axis=1).tolist()}
     right = [tuple(edge) in true for edge in found.edges.tolist()]
     if mode == "soft":
-        assert found.num_probes == {30: 16, 60: 32}[probes] <= found.ledger.probes
+        assert found.strengths.num_probes == {30: 16, 60: 32}[probes] <= found.ledger.probes
         return
     assert len(found.unresolved) == 100 and found.ledger.probes >= probes
-    assert f"interrupted after {found.ledger.probes} probes" in found.reason
+    assert f"interrupted after {found.ledger.probes} probes" in found.certificate.reason
     assert sum(right) == {0: 0, 30: 50, 60: 50}[probes]
 
 

@@ -29,7 +29,7 @@ def law_of(kind: str) -> GroupedLaw:
 
 
 @cache
-def found_in(law: GroupedLaw) -> cp.SoftStructure:
+def found_in(law: GroupedLaw) -> cp.Structure:
     return cp.discover(law, STREAMS, mode="soft", probes=96)
 
 

@@ -38,20 +38,20 @@ def context(*fixed: tuple[int, int]) -> np.ndarray:
     return given
 
 
-def found_in(law: cp.TableLaw, given: np.ndarray, probes: int = 64) -> cp.SoftStructure:
+def found_in(law: cp.TableLaw, given: np.ndarray, probes: int = 64) -> cp.Structure:
     return cp.discover(
         law.oracle(), cp.Streams.from_seed(1), mode="soft", given=given, probes=probes
     )
 
 
 @pytest.fixture(scope="module")
-def crossed(gated) -> cp.SoftStructure:
+def crossed(gated) -> cp.Structure:
     """Found where the gate was open."""
     return found_in(gated, context((0, 0)))
 
 
 def infill(oracle: object, given: np.ndarray, structure: object, **options: object) -> object:
-    if isinstance(structure, cp.SoftStructure):
+    if structure.strengths is not None:
         options = {"batches": 2, **options}
     options = {"count": 6, "seed": 3, "progress": False, **options}
     return cp.infill(oracle, given, structure=structure, **options)
@@ -67,15 +67,15 @@ def test_a_structure_is_restricted_to_what_is_masked(crossed):
     np.testing.assert_array_equal(
         here.strength[np.ix_(kept, kept)], crossed.strength[np.ix_(kept, kept)]
     )
-    assert np.isnan(here.strength[3]).all() and np.isnan(here.moved[3])
-    assert {3} & set(here.pairs.ravel()) == {3} & set(here.edges.ravel()) == set()
+    assert np.isnan(here.strength[3]).all() and np.isnan(here.strengths.moved[3])
+    assert {3} & set(here.strengths.pairs.ravel()) == {3} & set(here.edges.ravel()) == set()
     assert here.ledger == crossed.ledger and len(here.sample_states) == 0
 
 
 def test_nothing_is_known_of_what_was_fixed_there(gated, crossed):
     here = crossed.in_context(context((6, 0)))
     assert here.residual.tolist() == [0, 1, 2, 3, 4, 5]
-    assert 0 in here.untrusted and not np.isfinite(here.moved[0])
+    assert 0 in here.untrusted and not np.isfinite(here.strengths.moved[0])
     assert (here.strength[0, :6] == 0).all()
     rule = carrying.planned_here(Planned.of(here, batches=4), here, cp.Streams.from_seed(0))
     alone = [
@@ -89,7 +89,7 @@ def test_nothing_is_known_of_what_was_fixed_there(gated, crossed):
 def test_a_restricted_structure_is_saved_and_read_again(crossed, tmp_path):
     here = crossed.in_context(context((0, 1), (3, 1)))
     here.save(tmp_path / "here.npz")
-    again = cp.load_structure(tmp_path / "here.npz")
+    again = cp.Structure.load(tmp_path / "here.npz")
     assert again.digest == here.digest and again.about["found_masked"] == 6
 
 

@@ -31,7 +31,7 @@ def heavy() -> cp.models.MaskedModel:
 
 
 @pytest.fixture(scope="module")
-def family(heavy) -> cp.SoftStructure:
+def family(heavy) -> cp.Structure:
     return discover_over(heavy, [TRASTUZUMAB, NIVOLUMAB], probes=24, template_options=LOOP)
 
 
@@ -51,7 +51,7 @@ def test_positions_of_two_chains_meet_by_their_numbers(heavy):
 def test_the_structure_of_two_chains_has_the_positions_of_the_first(heavy, family):
     loop = np.array(make_task(heavy, TRASTUZUMAB, template_options=LOOP).template.masked)
     assert family.length == 120 and family.residual.tolist() == loop.tolist()
-    assert family.about["contexts"] == 2 and family.num_probes == 48
+    assert family.about["contexts"] == 2 and family.strengths.num_probes == 48
     alone = [
         discover_over(heavy, [chain], probes=24, template_options=LOOP)
         for chain in (TRASTUZUMAB, NIVOLUMAB)
@@ -65,7 +65,7 @@ def test_the_structure_of_two_chains_has_the_positions_of_the_first(heavy, famil
 def test_it_is_carried_to_chains_of_any_length(heavy, family, chain, tmp_path):
     family.save(tmp_path / "family.npz")
     drawn = cp.infill(
-        heavy, chain, template_options=LOOP, structure=cp.load_structure(tmp_path / "family.npz"),
+        heavy, chain, template_options=LOOP, structure=cp.Structure.load(tmp_path / "family.npz"),
         batches=2, count=3, progress=False,
     )  # fmt: skip
     assert drawn.num_completed == 3 and all(len(text) == len(chain) for text in drawn.texts)

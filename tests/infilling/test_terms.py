@@ -70,7 +70,7 @@ def infill(
 
 
 @pytest.fixture
-def soft(model) -> cp.SoftStructure:
+def soft(model) -> cp.Structure:
     template = model().template(TEXT)
     oracle = model().oracle(template, row_error=1e-9)
     return cp.discover(oracle, cp.Streams(1, 1), mode="soft", given=template.given, probes=32)

@@ -201,7 +201,7 @@ def test_logs_and_structures_of_other_weights_are_refused_before_anything_is_ask
     oracle = oracle_of(Network())
     cp.infill(oracle.logged(log), progress=False)
     cp.discover(oracle, mode="soft", given=template.given, probes=8).save(file)
-    soft = cp.load_structure(file)
+    soft = cp.Structure.load(file)
     assert soft.about["oracle_content"] == oracle.digest
     evaluated.clear()
     # Less than the declared row error apart: replies alone do not tell.

@@ -80,13 +80,13 @@ def test_a_soft_structure_shows_strengths_in_the_order_of_its_edges():
     found = cp.discover(law.oracle(), cp.Streams.from_seed(1), mode="soft", probes=48)
     assert len(found.edges) > 2
     strength, error = found.strength, found.strength_se
-    headings, cells = found.edge_cells()
+    headings, cells = found.shown.cells()
     assert headings == ["pair", "nats", "SE"]
     assert cells == [
         [f"{i + 1} - {j + 1}", f"{strength[i, j]:.3f}", f"{error[i, j]:.3f}"]
         for i, j in found.edges.tolist()
     ]
-    np.testing.assert_array_equal(found.edge_weights, strength[tuple(found.edges.T)])
+    np.testing.assert_array_equal(found.shown.nats, strength[tuple(found.edges.T)])
 
 
 def test_advice_shows_what_to_use_and_every_price_that_was_measured():

@@ -42,7 +42,7 @@ def context(law: cp.TableLaw, gates: int, token: int) -> np.ndarray:
     return given
 
 
-def found_in(law: cp.TableLaw, given: np.ndarray, seed: int = 0) -> cp.SoftStructure:
+def found_in(law: cp.TableLaw, given: np.ndarray, seed: int = 0) -> cp.Structure:
     streams = cp.Streams.from_seed(seed)
     return cp.discover(law.oracle(), streams, mode="soft", given=given, probes=64)
 
@@ -85,7 +85,7 @@ def law() -> cp.TableLaw:
 
 
 @pytest.fixture(scope="module")
-def closed(law) -> cp.SoftStructure:
+def closed(law) -> cp.Structure:
     """Found behind closed gates, where nothing depends on anything."""
     return found_in(law, context(law, 2, 1))
 
@@ -143,7 +143,7 @@ def test_files_and_means_and_what_was_carried_are_refused_alike(law, closed, tmp
         ("carried", "found in another context, with 6 positions masked"),
         ("mean", "found in another context, which differs"),
     ):
-        again = cp.load_structure(tmp_path / f"{name}.npz")
+        again = cp.Structure.load(tmp_path / f"{name}.npz")
         with pytest.raises(cp.StructureError, match=said):
             cp.sample(law.oracle(), again, 2, given=opened, batches=2, progress=False)
     with pytest.raises(cp.StructureError, match="averaged over 2 contexts: what its plans break"):
@@ -263,7 +263,7 @@ def test_a_mean_and_what_was_carried_are_priced_where_they_seem_at_home(law, clo
     carried = closed.in_context(opened)
     carried.save(tmp_path / "carried.npz")
     mean = average_structures([closed, found_in(law, opened)])
-    for structure in (carried, cp.load_structure(tmp_path / "carried.npz"), mean):
+    for structure in (carried, cp.Structure.load(tmp_path / "carried.npz"), mean):
         oracle = testing.CountingOracle(law.oracle())
         drawn = cp.infill(
             oracle, structure.given, structure=structure, batches=2, count=4, progress=False

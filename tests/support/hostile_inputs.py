@@ -102,7 +102,7 @@ def _read_study(file: Path) -> None:
 
 
 def _read_structure(file: Path) -> None:
-    assert cp.load_structure(file).length >= 1
+    assert cp.Structure.load(file).length >= 1
 
 
 def _read_trace(file: Path) -> None:
@@ -249,18 +249,19 @@ def valid_files(folder: Path) -> dict[str, bytes]:
 
 def _valid_structure() -> bytes:
     """Return the file of a structure of two positions, made from its fields."""
-    from counterprobe.discovery.structure.file import digest
-    from counterprobe.discovery.structure.structure import KIND
+    from counterprobe.discovery import Certificate
+    from counterprobe.discovery.structure_file import FORMAT, arrays_of, digest
 
-    sizes = {"N": 2, "E": 1, "2": 2, "S": 1, "R": 1, "W": 3, "C": 0}
+    sizes = {"N": 2, "E": 1, "2": 2, "S": 1, "R": 1, "W": 3, "C": 0, "D": 0}
+    layout = {**arrays_of(cp.Structure), **arrays_of(Certificate)}
     arrays = {
-        name: np.zeros([sizes[letter] for letter in letters], dtype=dtype)
-        for name, (dtype, letters) in KIND.layout.items()
+        name: np.zeros([sizes[letter] for letter in how.shape], dtype=how.dtype)
+        for name, how in layout.items()
     }
     arrays["edges"][:] = [[0, 1]]
     arrays["given"][:] = arrays["sample_states"][:] = -1
     header = {
-        "format": KIND.format, "vocab_size": 3, "needed": 1, "reason": "", "ledger": {"probes": 1},
+        "format": FORMAT, "vocab_size": 3, "needed": 1, "reason": "", "ledger": {"probes": 1},
         "row_width": 3, "row_error": 0.0, "precision": 0.0, "tolerance": 0.0, "about": {},
     }  # fmt: skip
     text = json.dumps(header, sort_keys=True)

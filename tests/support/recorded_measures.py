@@ -681,8 +681,8 @@ def interrupted(folder):
             found[label] = structure_outcome(
                 kept,
                 said=str(stop),
-                unresolved=None if not hasattr(kept, "unresolved") else len(kept.unresolved),
-                probes=getattr(kept, "num_probes", None),
+                unresolved=None if kept.certificate is None else len(kept.unresolved),
+                probes=None if kept.strengths is None else kept.strengths.num_probes,
             )
         except KeyboardInterrupt as stop:
             found[label] = {"said": str(stop), "kept": False}

@@ -378,7 +378,7 @@ def exact_structures(folder):
     for count in (1, 5):
         found[f"drawn {count}"] = outcome(draw_by(structure, oracle, count, 2))
     structure.save(folder / "structure.npz")
-    loaded = cp.load_structure(folder / "structure.npz")
+    loaded = cp.Structure.load(folder / "structure.npz")
     found["loaded"] = outcome(draw_by(loaded, oracle, 3, 3))
     given = contexts(path().length, path().vocab_size, 1, alike=True)[0]
     within = find(oracle, 1, mode="exact", given=given)

@@ -11,7 +11,7 @@ import typer
 
 from counterprobe.arguments import whole_number
 from counterprobe.cli import options, output, reporting, runs
-from counterprobe.discovery import SoftStructure, load_structure
+from counterprobe.discovery import Structure
 from counterprobe.evaluation import advise as give_advice
 from counterprobe.evaluation.advice import MAX_EVALUATIONS, MAX_SECONDS, Advice, first_look
 from counterprobe.infilling.carrying import carried
@@ -71,8 +71,8 @@ def advise(
     """
     output.check_writable(json)
     reporting.report_to(report, f"Which way of drawing to use: {model}", json)
-    found = load_structure(structure)
-    if not isinstance(found, SoftStructure):
+    found = Structure.load(structure)
+    if found.strengths is None:
         raise ValueError(
             f"{structure} holds a certified structure, whose commit rounds break nothing: use it "
             "with 'counterprobe infill --structure'"

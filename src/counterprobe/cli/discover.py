@@ -14,7 +14,7 @@ from rich.console import Console
 
 from counterprobe.cli import options, output, reporting, runs
 from counterprobe.cli.output import number
-from counterprobe.discovery import SoftStructure, Structure
+from counterprobe.discovery import Structure
 from counterprobe.discovery import discover as find_structure
 from counterprobe.discovery.discovering import discovery_record
 from counterprobe.discovery.soft import SoftSettings
@@ -143,10 +143,10 @@ def discover(
         found.save(out)
     if plot is not None:
         plot_structure(plot, found, name, _spelled(task))
-    if isinstance(found, SoftStructure):
-        _show_soft(console, name, found, seconds, task)
-    else:
+    if found.strengths is None:
         _show_exact(console, name, found, seconds)
+    else:
+        _show_soft(console, name, found, seconds, task)
     _report_found(found, _spelled(task))
     if beside := chain.rows():
         output.print_facts(console, "faults", beside)
@@ -169,7 +169,7 @@ def _kept(stop: Interrupted, out: str | None) -> str:
     """Write what an interrupted search had found, if it is to be kept; say what and where."""
     if out is None:
         return f"{stop}; --out would have kept what was found"
-    assert isinstance(stop.found, (Structure, SoftStructure))
+    assert isinstance(stop.found, Structure)
     stop.found.save(out)
     return f"{stop}; what was found is in {out}"
 
@@ -193,20 +193,20 @@ def _spelled(task: Task) -> list[str]:
     return [f"{one} {letter}" if has_chains else f"{letter}{one}" for one, letter in pairs]
 
 
-def _report_found(found: Structure | SoftStructure, names: list[str]) -> None:
+def _report_found(found: Structure, names: list[str]) -> None:
     """Add to a report what the terminal has no room for: drawings, and every edge."""
     if not output.is_reported():
         return
     output.report(Note("\n".join(found.lines()), is_decision=True))
     if len(found.edges):
-        reporting.plot("pairs, over positions", partial(found.edge_figure, names))
-    if isinstance(found, SoftStructure):
+        reporting.plot("pairs, over positions", partial(found.shown.figure, names))
+    if found.strengths is not None:
         where = found.residual
         strength = found.strength[np.ix_(where, where)]
-        draw = partial(matrix_figure, strength, found.noise_floor)
+        draw = partial(matrix_figure, strength, found.strengths.noise_floor)
         reporting.plot("strength between positions, in nats", draw)
     else:
-        output.report(Table("certified pairs", *found.edge_cells(names)))
+        output.report(Table("certified pairs", *found.shown.cells(names)))
 
 
 def _show_exact(console: Console, name: str, found: Structure, seconds: float) -> None:
@@ -222,21 +222,19 @@ def _show_exact(console: Console, name: str, found: Structure, seconds: float) -
         "seconds": f"{seconds:.1f}",
     }
     output.print_facts(console, f"{name}, certified", rows)
-    if found.reason:
-        output.tell(console, found.reason)
+    if summary["reason"]:
+        output.tell(console, summary["reason"])
 
 
-def _show_soft(
-    console: Console, name: str, found: SoftStructure, seconds: float, task: Task
-) -> None:
+def _show_soft(console: Console, name: str, found: Structure, seconds: float, task: Task) -> None:
     """Print strengths, and what batches would cost by them."""
     summary = found.summary()
     rows = {
         "positions masked": len(found.residual),
         "edges": len(found.edges),
-        "false discovery rate": f"{found.false_discovery_rate:.3f}",
+        "false discovery rate": f"{summary['false_discovery_rate']:.3f}",
         "strength of all pairs, nats": f"{summary['total_strength']:.3f}",
-        "noise floor of a pair, nats": f"{found.noise_floor:.2g}",
+        "noise floor of a pair, nats": f"{summary['noise_floor']:.2g}",
         "movement explained, held out": number(summary["explained"], ".0%", "none"),
         "movement not explained, nats": number(summary["unexplained"], ".3f", "not measured"),
         "positions not trusted to pairs": summary["untrusted"],
@@ -245,7 +243,7 @@ def _show_soft(
         "seconds": f"{seconds:.1f}",
     }
     output.print_facts(console, f"{name}, soft", rows)
-    headings, pairs = found.edge_cells(_spelled(task))
+    headings, pairs = found.shown.cells(_spelled(task))
     if pairs:
         output.print_table(console, "strongest pairs", headings, pairs, most=SHOWN)
     counts = [count for count in COUNTS if count < len(found.residual)]

@@ -19,7 +19,7 @@ from rich.text import Text
 from counterprobe.arguments import whole_number
 from counterprobe.cli import designs, options, output, reporting, runs
 from counterprobe.cli.inputs import Input, Tasks, inputs_of
-from counterprobe.discovery import SoftStructure, Structure, load_structure
+from counterprobe.discovery import Structure
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
 from counterprobe.infilling.task import Task
@@ -146,7 +146,7 @@ def infill(
     _check_traced(trace.trace, trace_sequence, count)
     _check_files(len(inputs), json, out, append)
     _check_distinct(json, out, report, trace.trace, faults.checkpoint)
-    known = None if structure is None else load_structure(structure)
+    known = None if structure is None else Structure.load(structure)
     named = _checked_settings(known, read_settings(settings), batches)
     rule = rule_of(sampler, known, named)
     where = engine.open(faults.timeout)
@@ -312,11 +312,11 @@ def _check_traced(trace: str | None, sequence: int, count: int) -> None:
 
 
 def _checked_settings(
-    structure: Structure | SoftStructure | None, named: dict[str, Any], batches: int | None
+    structure: Structure | None, named: dict[str, Any], batches: int | None
 ) -> dict[str, Any]:
     """Return the settings of the sampler; refuse those that it does not have."""
     if batches is not None:
-        if not isinstance(structure, SoftStructure):
+        if structure is None or structure.strengths is None:
             raise ValueError(
                 "--batches goes with --structure and a soft structure; samplers take theirs as "
                 f"--set batches={batches}"

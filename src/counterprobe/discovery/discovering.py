@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, replace
-from typing import Any, Literal, get_args, overload
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,10 +13,13 @@ from counterprobe.discovery.compressed.findings import Sample, arbitrary_tokens,
 from counterprobe.discovery.running import DiscoveryRuns
 from counterprobe.discovery.soft import SoftFindings, SoftSettings, soft_screen
 from counterprobe.discovery.soft.screen import EnoughForPlans
-from counterprobe.discovery.structure import file
-from counterprobe.discovery.structure.soft import SoftStructure, halves_as_arrays
-from counterprobe.discovery.structure.soft_file import SOFT_KINDS
-from counterprobe.discovery.structure.structure import KIND, Structure, no_terms
+from counterprobe.discovery.structure import (
+    Certificate,
+    Strengths,
+    Structure,
+    halves_as_arrays,
+    no_terms,
+)
 from counterprobe.errors import Infeasible, Interrupted
 from counterprobe.oracles import Oracle, as_oracle
 from counterprobe.planning.free import nearness
@@ -27,7 +29,7 @@ from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.run.run import Run
 from counterprobe.streams import Streams, versions
 
-__all__ = ["Mode", "discover", "discovery_record", "load_structure", "soft_structure"]
+__all__ = ["Mode", "discover", "discovery_record", "soft_structure"]
 
 Mode = Literal["auto", "exact", "soft"]
 
@@ -37,46 +39,6 @@ IN_VAIN = (
     "No position could be certified: these rows are not those of a few neighbours each. A screen "
     "that estimates strengths starts anew; what was spent stays on the account."
 )
-
-
-@overload
-def discover(
-    oracle: Oracle,
-    streams: Streams | None = None,
-    *,
-    mode: Literal["exact"],
-    given: ArrayLike | None = None,
-    settings: CompressedSettings | None = None,
-    fallback: bool = False,
-    on_event: OnEvent | None = None,
-) -> Structure: ...
-
-
-@overload
-def discover(
-    oracle: Oracle,
-    streams: Streams | None = None,
-    *,
-    mode: Literal["soft"],
-    given: ArrayLike | None = None,
-    settings: SoftSettings | None = None,
-    on_event: OnEvent | None = None,
-    **soft: Any,
-) -> SoftStructure: ...
-
-
-@overload
-def discover(
-    oracle: Oracle,
-    streams: Streams | None = None,
-    *,
-    mode: Literal["auto"] = ...,
-    given: ArrayLike | None = None,
-    settings: CompressedSettings | SoftSettings | None = None,
-    fallback: bool = False,
-    on_event: OnEvent | None = None,
-    **soft: Any,
-) -> Structure | SoftStructure: ...
 
 
 def discover(
@@ -89,7 +51,7 @@ def discover(
     fallback: bool = False,
     on_event: OnEvent | None = None,
     **soft: Any,
-) -> Structure | SoftStructure:
+) -> Structure:
     """Find which positions of an oracle depend on each other.
 
     Parameters
@@ -161,10 +123,10 @@ def discover(
             raise Interrupted(str(stop), _in_space(found, oracle)) from None
 
 
-def _in_space(structure: Structure | SoftStructure, oracle: Oracle) -> Structure | SoftStructure:
-    """Add to a soft structure what is near to what, where the oracle knows distances."""
-    distances = oracle.distances if isinstance(structure, SoftStructure) else None
-    if distances is None or not isinstance(structure, SoftStructure):
+def _in_space(structure: Structure, oracle: Oracle) -> Structure:
+    """Add to strengths what is near to what, where the oracle knows distances."""
+    distances = None if structure.strengths is None else oracle.distances
+    if distances is None:
         return structure
     near = nearness(distances, structure.residual).astype(np.float32)
     return replace(structure, nearness=near)
@@ -204,7 +166,7 @@ def _discovered(
     settings: CompressedSettings | SoftSettings | None,
     fallback: bool,
     soft: dict[str, Any],
-) -> Structure | SoftStructure:
+) -> Structure:
     """Find the structure; see :func:`discover`."""
     wants_soft = isinstance(settings, SoftSettings) or bool(soft)
     run = runs.run
@@ -224,12 +186,6 @@ def _discovered(
         runs.start_again(IN_VAIN)
     is_fixed = "probes" in soft or isinstance(settings, SoftSettings)
     return _soft(runs, _soft_settings(settings, soft), is_fixed, seeds)
-
-
-def load_structure(path: str | os.PathLike[str]) -> Structure | SoftStructure:
-    """Read a structure of either kind; raise ``StructureError`` if it is damaged."""
-    kind, values = file.read(path, [KIND, *SOFT_KINDS])
-    return SoftStructure(**values) if kind in SOFT_KINDS else Structure(**values)
 
 
 # ----- Exact --------------------------------------------------------------------------------
@@ -262,7 +218,7 @@ def _cut_short(
     settings: CompressedSettings | SoftSettings | None,
     soft: dict[str, Any],
     seeds: Streams,
-) -> Structure | SoftStructure:
+) -> Structure:
     """Return what an interrupted screen had found, and say that it is over."""
     run = runs.run
     if isinstance(found, SoftFindings):
@@ -279,28 +235,38 @@ def _structure(
     run: Run, findings: Findings, settings: CompressedSettings, seeds: Streams
 ) -> Structure:
     """Return what a compressed screen found, as a structure."""
-    sample = findings.sample or Sample.empty(run.length)
-    return Structure(
-        given=run.state,
-        vocab_size=run.vocab_size,
-        edges=findings.edges,
+    certificate = Certificate(
         is_resolved=findings.is_resolved,
         evidence=findings.evidence,
         misfit=findings.misfit,
         needed=findings.needed,
         reason=findings.reason,
-        ledger=run.ledger,
-        sample_states=sample.states,
-        sample_index=sample.readouts.state_index,
-        sample_position=sample.readouts.position,
-        sample_rows=sample.rows,
-        row_width=sample.width,
-        row_error=run.row_error,
-        precision=sample.precision,
         tolerance=findings.tolerance,
-        about={**_about(run, settings, seeds), **findings.found_by},
         **_terms(findings),
     )
+    return Structure(
+        **_found(run, findings),
+        ledger=run.ledger,
+        about={**_about(run, settings, seeds), **findings.found_by},
+        certificate=certificate,
+    )
+
+
+def _found(run: Run, found: Findings | SoftFindings) -> dict[str, Any]:
+    """Return the fields of every structure: its context, its edges and the stored replies."""
+    sample = found.sample or Sample.empty(run.length)
+    return {
+        "given": run.state,
+        "vocab_size": run.vocab_size,
+        "edges": found.edges,
+        "sample_states": sample.states,
+        "sample_index": sample.readouts.state_index,
+        "sample_position": sample.readouts.position,
+        "sample_rows": sample.rows,
+        "row_width": sample.width,
+        "row_error": run.row_error,
+        "precision": sample.precision,
+    }
 
 
 def _about(
@@ -347,7 +313,7 @@ def _soft_settings(
 
 def _soft(
     runs: DiscoveryRuns, settings: SoftSettings, is_fixed: bool, seeds: Streams
-) -> SoftStructure:
+) -> Structure:
     """Run the soft screen and return what it found."""
     run = runs.run
     is_enough = None if is_fixed else EnoughForPlans(run.view, seeds.decisions)
@@ -360,7 +326,7 @@ def _soft(
 
 def soft_structure(
     run: Run, found: SoftFindings, ledger: Ledger, about: dict[str, Any]
-) -> SoftStructure:
+) -> Structure:
     """Return what a soft screen of a run found, as a structure.
 
     Parameters
@@ -372,31 +338,19 @@ def soft_structure(
     about : dict
         Oracle name, settings, seeds and versions.
     """
-    sample = found.sample or Sample.empty(run.length)
     i, j = np.nonzero(np.triu(found.strength, 1) > 0)
     if found.temperature != 1:
         about = {**about, "temperature": found.temperature}
-    return SoftStructure(
-        given=run.state,
-        vocab_size=run.vocab_size,
-        edges=found.edges,
+    strengths = Strengths(
         pairs=np.stack([i, j], axis=1),
-        pair_strength=found.strength[i, j],
-        pair_strength_se=found.strength_se[i, j],
+        nats=found.strength[i, j],
+        nats_se=found.strength_se[i, j],
         moved=found.moved.copy(),
         most_moved=found.most_moved.copy(),
         explained=found.explained.copy(),
         false_discovery_rate=found.false_discovery_rate,
         noise_floor=found.noise_floor,
         num_probes=found.num_probes,
-        ledger=ledger,
-        sample_states=sample.states,
-        sample_index=sample.readouts.state_index,
-        sample_position=sample.readouts.position,
-        sample_rows=sample.rows,
-        row_width=sample.width,
-        row_error=run.row_error,
-        precision=sample.precision,
-        about=about,
         **halves_as_arrays(found.halves),
     )
+    return Structure(**_found(run, found), ledger=ledger, about=about, strengths=strengths)

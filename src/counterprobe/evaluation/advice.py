@@ -19,7 +19,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
-from counterprobe.discovery import SoftStructure
+from counterprobe.discovery import Structure
 from counterprobe.errors import BudgetExceeded
 from counterprobe.evaluation.chain_rule_kl import ChainRuleKL, samples_for
 from counterprobe.evaluation.prices import BudgetedOracle, Price, PriceTable, Pricing, Spent
@@ -193,7 +193,7 @@ class Advice(Shown):
 
 def advise(
     oracle: Oracle,
-    structure: SoftStructure,
+    structure: Structure,
     count: int = 1000,
     *,
     target_kl: float = 0.1,
@@ -212,7 +212,7 @@ def advise(
     ----------
     oracle : Oracle
         The one that the structure was found with.
-    structure : SoftStructure
+    structure : Structure
         Prices are those of its context; one that was found in another is restricted to it first,
         ``structure.in_context(given)``.
     count : int
@@ -277,7 +277,7 @@ def advise(
 
 
 def first_look(
-    structure: SoftStructure,
+    structure: Structure,
     *,
     counts: Sequence[int] | None = None,
     samples: int = 16,

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
-from counterprobe.discovery import SoftStructure
+from counterprobe.discovery import Structure
 from counterprobe.errors import BudgetExceeded
 from counterprobe.evaluation.chain_rule import AT_ONCE, plan_kl
 from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
@@ -190,7 +190,7 @@ class Pricing:
 
     Parameters
     ----------
-    structure : SoftStructure
+    structure : Structure
     oracle : Oracle
     terms, distances, seed
         As in :func:`price_plans`.
@@ -200,7 +200,7 @@ class Pricing:
 
     def __init__(
         self,
-        structure: SoftStructure,
+        structure: Structure,
         oracle: Oracle,
         *,
         terms: int | None,
@@ -259,7 +259,7 @@ def _same(one: Plan, other: Plan) -> bool:
 
 def price_plans(
     oracle: Oracle,
-    structure: SoftStructure,
+    structure: Structure,
     counts: Sequence[int] = (4, 8, 16),
     *,
     samples: int = 32,
@@ -276,7 +276,7 @@ def price_plans(
     oracle : Oracle
         The one that the structure was found with, or the one in commit order beside it, which is
         priced as it draws and for far fewer evaluations.
-    structure : SoftStructure
+    structure : Structure
     counts : sequence of int
         Numbers of batches.
     samples : int
@@ -310,7 +310,7 @@ def price_plans(
 
 
 def _makers(
-    structure: SoftStructure, distances: ArrayLike | None
+    structure: Structure, distances: ArrayLike | None
 ) -> dict[str, Callable[[int, int, int], Plan]]:
     """Return what makes the k-th plan of each way, for a number of batches and a seed."""
     common = structure.residual, structure.length

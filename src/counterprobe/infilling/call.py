@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
-from counterprobe.discovery import SoftStructure, Structure
+from counterprobe.discovery import Structure
 from counterprobe.evaluation.likelihood import log_likelihoods
 from counterprobe.infilling.carrying import Adopted, adopt
 from counterprobe.infilling.choosing import draw_chosen
@@ -60,7 +60,7 @@ def infill(
     sampler: str | Sampler | None = None,
     count: int = 1,
     seed: int | Streams = 0,
-    structure: Structure | SoftStructure | None = None,
+    structure: Structure | None = None,
     allowed: Allowed | None = None,
     temperature: float = 1.0,
     likelihood_orders: int = 0,
@@ -99,7 +99,7 @@ def infill(
     seed : int or Streams
         Every input draws with commit noise of its own (``Streams.of_input``), so that what it
         draws depends on no other input.
-    structure : Structure or SoftStructure, optional
+    structure : Structure, optional
         Found before with this model and backbone: for this very text, or for another, such as
         everything masked. The model is asked a few probes again first. Where the text was
         another, a soft structure is restricted to what is masked here and priced anew beside

@@ -15,12 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import overload
 
 import numpy as np
 
 from counterprobe.arrays import IntArray
-from counterprobe.discovery import SoftStructure, Structure, check_oracle
+from counterprobe.discovery import Structure, check_oracle
 from counterprobe.errors import StructureError
 from counterprobe.evaluation.chain_rule import AT_ONCE, plan_kl
 from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
@@ -70,7 +69,7 @@ class Adopted:
 
 def adopt(
     task: Task,
-    structure: Structure | SoftStructure,
+    structure: Structure,
     rule: Sampler,
     *,
     count: int,
@@ -83,7 +82,7 @@ def adopt(
     ----------
     task : Task
         With something masked.
-    structure : Structure or SoftStructure
+    structure : Structure
     rule : Sampler
         The structure's own, as it is asked for.
     count : int
@@ -100,7 +99,7 @@ def adopt(
     """
     here, checked = carried(task, structure)
     beside = {"discovery": structure.ledger.evaluations, "recognition": checked.evaluations}
-    if not isinstance(here, SoftStructure) or not isinstance(rule, Planned):
+    if not isinstance(rule, Planned):
         return Adopted(rule, checked, beside)
     if here.origin is None:  # found in this very context, with a price of its own
         return Adopted(rule, checked, beside)
@@ -117,18 +116,10 @@ def adopt(
     return Adopted(chosen, checked + choice.ledger, beside, choice)
 
 
-@overload
-def carried(task: Task, structure: SoftStructure) -> tuple[SoftStructure, Ledger]: ...
-@overload
-def carried(
-    task: Task, structure: Structure | SoftStructure
-) -> tuple[Structure | SoftStructure, Ledger]: ...
-def carried(
-    task: Task, structure: Structure | SoftStructure
-) -> tuple[Structure | SoftStructure, Ledger]:
+def carried(task: Task, structure: Structure) -> tuple[Structure, Ledger]:
     """Return a structure as it is for a task, and what recognising its model cost.
 
-    A soft structure is restricted to the positions masked here. A certified one serves a text
+    One with strengths is restricted to the positions masked here. A certified one serves a text
     that fixes more than the one it was found for: given more, a law has fewer edges and no others.
 
     Raises
@@ -137,19 +128,19 @@ def carried(
         If the model is another, or the context one that a certified structure says nothing about.
     """
     numbers = structure.about.get("numbers")
-    if isinstance(structure, SoftStructure) and numbers is not None:
+    if structure.strengths is not None and numbers is not None:
         return _by_number(task, structure, numbers)
     if structure.length != len(task.given) or np.array_equal(structure.given, task.given):
         return structure, check_oracle(structure, task.probed)
-    if isinstance(structure, Structure):
+    if structure.strengths is None:
         _check_fixed(task, structure)
         return structure, check_oracle(structure, task.probed)
     return structure.in_context(task.given), check_oracle(structure, task.probed)
 
 
 def _by_number(
-    task: Task, structure: SoftStructure, numbers: Sequence[str]
-) -> tuple[SoftStructure, Ledger]:
+    task: Task, structure: Structure, numbers: Sequence[str]
+) -> tuple[Structure, Ledger]:
     """Put the structure of a family onto the positions of one text."""
     if len(numbers) != structure.length:
         raise StructureError(
@@ -200,7 +191,7 @@ def _check_fixed(task: Task, structure: Structure) -> None:
         )
 
 
-def planned_here(rule: Planned, here: SoftStructure, streams: Streams) -> Planned:
+def planned_here(rule: Planned, here: Structure, streams: Streams) -> Planned:
     """Return the rule that plans by a structure in another context than it was found in.
 
     Its plans are those that ``advise`` prices. Where a number of nats was asked for, it says how
@@ -209,8 +200,8 @@ def planned_here(rule: Planned, here: SoftStructure, streams: Streams) -> Planne
     Parameters
     ----------
     rule : Planned
-    here : SoftStructure
-        As :meth:`SoftStructure.in_context` returns it.
+    here : Structure
+        As :meth:`Structure.in_context` returns it.
     streams : Streams
         Of a plan that says how many batches there are.
     """
@@ -222,7 +213,7 @@ def planned_here(rule: Planned, here: SoftStructure, streams: Streams) -> Planne
 
 
 def _priced(
-    task: Task, here: SoftStructure, rule: Planned, count: int, streams: Streams, at_once: int
+    task: Task, here: Structure, rule: Planned, count: int, streams: Streams, at_once: int
 ) -> tuple[Sampler, Choice]:
     """Measure what plans break here beside free batches, and take what breaks less."""
     masked, target = here.residual, rule.target_kl
@@ -271,7 +262,7 @@ def _priced(
         chosen = replace(rule, price=MeasuredPrice(mine.value, mine.standard_error, by))
     paid = mine.ledger + theirs.ledger
     said += f"; pricing both on {samples} sequences took {paid.evaluations:,} evaluations"
-    unknown = int(np.isnan(here.moved[masked]).sum())
+    unknown = int(np.isnan(here.estimated.moved[masked]).sum())
     if unknown:
         said += f"; masked here and fixed there, so that it says nothing of them: {unknown}"
     if target is not None and kl.value > target:

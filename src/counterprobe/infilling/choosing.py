@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from counterprobe.discovery import SoftStructure, discover
+from counterprobe.discovery import Structure, discover
 from counterprobe.evaluation.prices import Price, Pricing
 from counterprobe.infilling.task import Task
 from counterprobe.oracles import depends_on_order
@@ -230,7 +230,7 @@ def _pays(account: _Account, pace: float) -> bool:
 
 def _find(
     task: Task, rule: Auto, streams: Streams, account: _Account, pace: float
-) -> tuple[SoftStructure, Price | None]:
+) -> tuple[Structure, Price | None]:
     """Look for a structure, and for the fewest batches that a price allows."""
     structure = discover(
         task.probed,

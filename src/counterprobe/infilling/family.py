@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from counterprobe.arrays import IntArray
-from counterprobe.discovery import SoftStructure, average_structures, discover
-from counterprobe.discovery.structure.average import halves_in
+from counterprobe.discovery import Structure, average_structures, discover
+from counterprobe.discovery.structure import halves_in
 from counterprobe.errors import StructureError
 from counterprobe.infilling.task import Task, as_model, make_task
 from counterprobe.models.proteins.antibody_numbering import imgt_numbers
@@ -43,7 +43,7 @@ def discover_over(
     template_options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     model_options: Mapping[str, Any] | None = None,
     on_event: OnEvent | None = None,
-) -> SoftStructure:
+) -> Structure:
     """Find the soft structure of several texts of one family, and average it.
 
     Parameters
@@ -68,7 +68,7 @@ def discover_over(
 
     Returns
     -------
-    SoftStructure
+    Structure
         For ``infill(model, template, structure=...)`` with any text of the family, which prices it
         there. How far it carries is measured in docs/learned.md.
 
@@ -110,11 +110,11 @@ def discover_over(
         places = places_by_number(numbers_of(task), numbers)
         placed.append(one.in_context(anywhere, places=places))
     mean = average_structures(placed)
-    given = np.where(np.isfinite(mean.moved), MASK, first.given).astype(np.int32)
+    given = np.where(np.isfinite(mean.estimated.moved), MASK, first.given).astype(np.int32)
     return replace(
         mean,
         given=given,
-        **halves_in(mean, given),
+        strengths=replace(mean.estimated, **halves_in(mean, given)),
         sample_states=first.sample_states,
         sample_index=first.sample_index,
         sample_position=first.sample_position,

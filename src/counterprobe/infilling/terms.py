@@ -9,7 +9,7 @@ import numpy as np
 
 from counterprobe.arrays import BoolArray
 from counterprobe.digests import digest_of
-from counterprobe.discovery import SoftStructure, Structure
+from counterprobe.discovery import Structure
 from counterprobe.infilling.task import Task
 from counterprobe.models import Template
 from counterprobe.oracles import FollowsRuns
@@ -35,7 +35,7 @@ DIGITS = 12
 
 def rule_of(
     sampler: str | Sampler | None,
-    structure: Structure | SoftStructure | None,
+    structure: Structure | None,
     settings: dict[str, Any],
 ) -> Sampler:
     """Return the sampler that is meant: the structure's own, where there is one."""
@@ -50,7 +50,7 @@ def infill_record(
     task: Task,
     rule: Sampler,
     *,
-    structure: Structure | SoftStructure | None,
+    structure: Structure | None,
     seed: int | Streams,
     count: int,
     orders: Orders | int,

@@ -22,7 +22,7 @@ import numpy as np
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray
-from counterprobe.discovery import SoftStructure, Structure
+from counterprobe.discovery import Structure
 from counterprobe.extras import load_extra
 from counterprobe.files import whole_file
 from counterprobe.infilling import infill
@@ -99,7 +99,7 @@ def generate(
     *,
     sampler: str | Sampler | None = None,
     settings: Mapping[str, Any] | None = None,
-    structure: Structure | SoftStructure | None = None,
+    structure: Structure | None = None,
     seed: int | Streams = 0,
     num_return_sequences: int | None = None,
     do_sample: bool | None = None,

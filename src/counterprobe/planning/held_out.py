@@ -78,7 +78,7 @@ def plan_for(
 
     Parameters
     ----------
-    structure : SoftStructure
+    structure : Structure
     batches : int, optional
         Number of batches.
     information_budget : float, optional

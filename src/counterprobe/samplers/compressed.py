@@ -11,7 +11,7 @@ from counterprobe.discovery.compressed.findings import refuse_empty
 from counterprobe.discovery.compressed.peeling.design import first_batch
 from counterprobe.discovery.compressed.peeling.screen import half_states
 from counterprobe.discovery.compressed.screen import LEAST_BLOCKS
-from counterprobe.discovery.structure.watch import commit_in_order, left_singly, watching
+from counterprobe.discovery.compressed.watch import commit_in_order, left_singly, watching
 from counterprobe.planning.layers import commit_order
 from counterprobe.run.ledger import Need
 from counterprobe.run.requests import Requests, Share

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.discovery.structure.soft import SoftStructure
+from counterprobe.discovery.structure import Structure
 from counterprobe.errors import StructureError
 from counterprobe.planning.halves import Halves
 from counterprobe.planning.held_out import honest_plan
@@ -127,7 +127,7 @@ class Planned(Sampler):
     strength : ndarray of float, shape (N, N), optional
         Information between positions that depend on each other directly, in nats; NaN where
         nothing is known. Not part of the settings that results show.
-    found : SoftStructure, optional
+    found : Structure, optional
         Where strengths come from: it says which positions pairs are trusted with, the others are
         committed alone, and in which context. Draws in another one are refused. Not part of the
         settings that results show.
@@ -150,7 +150,7 @@ class Planned(Sampler):
     target_kl: float | None = None
     method: PlanMethod = "auto"
     strength: FloatArray | None = field(default=None, repr=False, compare=False)
-    found: SoftStructure | None = field(default=None, repr=False, compare=False)
+    found: Structure | None = field(default=None, repr=False, compare=False)
     halves: Halves | None = field(default=None, repr=False, compare=False)
     price: MeasuredPrice | None = field(default=None, repr=False, compare=False)
 
@@ -164,7 +164,7 @@ class Planned(Sampler):
     @classmethod
     def of(
         cls,
-        structure: SoftStructure,
+        structure: Structure,
         *,
         batches: int | None = None,
         information_budget: float | None = None,
@@ -179,7 +179,7 @@ class Planned(Sampler):
 
         Parameters
         ----------
-        structure : SoftStructure
+        structure : Structure
         batches, information_budget, target_kl, method
             As in ``planning.plan_for``.
         """

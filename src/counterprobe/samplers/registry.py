@@ -8,7 +8,7 @@ from dataclasses import MISSING, asdict, fields
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from counterprobe.arguments import whole_number
-from counterprobe.discovery import SoftStructure, Structure
+from counterprobe.discovery import Structure
 from counterprobe.samplers.auto import Auto
 from counterprobe.samplers.balanced import OneBatch, RandomBalanced, Spread
 from counterprobe.samplers.base import Sampler
@@ -174,20 +174,20 @@ def read_samplers(text: str) -> list[Sampler]:
 
 
 def as_sampler(
-    sampler: str | Sampler | Structure | SoftStructure, settings: Mapping[str, Any] | None = None
+    sampler: str | Sampler | Structure, settings: Mapping[str, Any] | None = None
 ) -> Sampler:
     """Return a sampler that is given by its name and settings, by a structure, or as it is.
 
     Parameters
     ----------
-    sampler : str, Sampler, Structure or SoftStructure
+    sampler : str, Sampler, Structure
     settings : mapping of str to object, optional
         Of a sampler given by name; or of the plans of a soft structure (``batches``,
         ``information_budget``, ``target_kl``, ``method``). A certified structure has none.
     """
     if isinstance(sampler, str):
         return build_sampler(sampler, settings)
-    if isinstance(sampler, Structure | SoftStructure):
+    if isinstance(sampler, Structure):
         return _of_structure(sampler, settings or {})
     if not isinstance(sampler, Sampler):
         raise ValueError(
@@ -202,24 +202,24 @@ def as_sampler(
     return sampler
 
 
-def _of_structure(structure: Structure | SoftStructure, settings: Mapping[str, Any]) -> Sampler:
+def _of_structure(structure: Structure, settings: Mapping[str, Any]) -> Sampler:
     """Return the rule that commits by a structure."""
     known = structure_settings(structure)
     unknown = sorted(set(settings) - set(known))
     if unknown:
         said = f"its settings: {', '.join(known)}" if known else "it has none"
         raise ValueError(f"this structure's rule has no setting {unknown[0]!r}; {said}")
-    if isinstance(structure, Structure):
+    if structure.strengths is None:
         return Structured.of(structure)
     return Planned.of(structure, **settings)
 
 
-def structure_settings(structure: Structure | SoftStructure) -> list[str]:
+def structure_settings(structure: Structure) -> list[str]:
     """Return the names of the settings that the rule of a structure has."""
-    return [] if isinstance(structure, Structure) else list(PLAN_SETTINGS)
+    return [] if structure.strengths is None else list(PLAN_SETTINGS)
 
 
-def default_orders(structure: Structure | SoftStructure | None, rule: Sampler) -> Orders | int:
+def default_orders(structure: Structure | None, rule: Sampler) -> Orders | int:
     """Return who shares decisions where nobody says.
 
     Plans of a soft structure are searched anew for each of so many groups, so that what one plan
@@ -227,7 +227,7 @@ def default_orders(structure: Structure | SoftStructure | None, rule: Sampler) -
     """
     if isinstance(rule, Auto):
         return "fresh"
-    return PLANS if isinstance(structure, SoftStructure) else "shared"
+    return "shared" if structure is None or structure.strengths is None else PLANS
 
 
 def describe_samplers() -> list[dict[str, Any]]:

@@ -10,8 +10,8 @@ import numpy as np
 from counterprobe.arguments import Count
 from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.discovery.compressed.findings import ASSUMPTION, Terms
-from counterprobe.discovery.structure.structure import Structure
-from counterprobe.discovery.structure.watch import commit_in_order, left_singly, watching
+from counterprobe.discovery.compressed.watch import commit_in_order, left_singly, watching
+from counterprobe.discovery.structure import Structure
 from counterprobe.errors import Infeasible
 from counterprobe.graph import check_edges
 from counterprobe.planning.layers import CommitOrder, commit_order

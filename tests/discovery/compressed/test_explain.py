@@ -195,7 +195,7 @@ def test_a_structure_with_given_context_recognises_its_oracle():
     given = np.full(40, cp.MASK)
     given[:3] = 1
     structure = cp.discover(law.oracle(), given=given)
-    assert np.isnan(structure.misfit[:3]).all()
+    assert np.isnan(structure.certificate.misfit[:3]).all()
     assert cp.discovery.check_oracle(structure, law.oracle()).probes > 0
 
 

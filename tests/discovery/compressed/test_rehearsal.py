@@ -7,6 +7,7 @@ import pytest
 from tests.support.hidden_laws import HiddenBlock, block_topic, gated_pair, soft_parity
 
 import counterprobe as cp
+from counterprobe.discovery.checking import rehearsed
 from counterprobe.discovery.compressed.certify import (
     hidden_shares,
     rehearsal_cost,
@@ -14,7 +15,6 @@ from counterprobe.discovery.compressed.certify import (
     shown_sizes,
 )
 from counterprobe.discovery.compressed.findings import ASSUMPTION
-from counterprobe.discovery.structure.checking import rehearsed
 
 # Seeds of each attack. A rehearsal misses one with a chance of about 1% at most, and a law is
 # looked at by validation besides; these seeds are fixed, and none of them misses.
@@ -37,7 +37,7 @@ def test_a_pair_behind_gates_is_not_committed_together(num_gates: int) -> None:
         assert max(law.sizes_together(structure)) == 1
         # The pairs beside the block stand.
         assert len(structure.unresolved) == len(law.block)
-        assert structure.reason
+        assert structure.certificate.reason
 
 
 @pytest.mark.slow

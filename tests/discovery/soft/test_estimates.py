@@ -1,12 +1,12 @@
 """Either half of the probes alone: how probes are dealt out, and what sums of estimates say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import counterprobe as cp
 from counterprobe.discovery.soft import SoftSettings, soft_screen
-from counterprobe.discovery.structure import file
-from counterprobe.discovery.structure.soft import SOFT_KIND, SOFT_KINDS
 from counterprobe.errors import StructureError
 from counterprobe.tempered import TemperedRows
 from grouped_laws import GroupedLaw, chain, parity, weak_pairs
@@ -69,9 +69,10 @@ def test_below_temperature_1_strengths_are_those_of_temperature_1_divided():
     cold = cp.discover(CoolLaw([chain(5)] * 2), mode="soft", probes=96)
     assert np.allclose(cold.strength, plain.strength / TEMPERATURE)
     assert np.allclose(cold.strength_se, plain.strength_se / TEMPERATURE)
-    assert np.allclose(cold.moved, plain.moved / TEMPERATURE)
-    assert np.allclose(cold.half_strength, plain.half_strength / TEMPERATURE)
-    assert np.allclose(cold.half_variance, plain.half_variance / TEMPERATURE**2)
+    here, there = plain.strengths, cold.strengths
+    assert np.allclose(there.moved, here.moved / TEMPERATURE)
+    assert np.allclose(there.half_strength, here.half_strength / TEMPERATURE)
+    assert np.allclose(there.half_variance, here.half_variance / TEMPERATURE**2)
     assert cold.about["temperature"] == TEMPERATURE and "temperature" not in plain.about
     # Plans are those of temperature 1, at another price.
     here, there = (cp.planning.plan_for(one, batches=3, seed=4) for one in (plain, cold))
@@ -84,22 +85,20 @@ def test_below_temperature_1_strengths_are_those_of_temperature_1_divided():
         cp.discovery.check_oracle(cold, GroupedLaw([chain(5)] * 2))
 
 
-def test_files_keep_both_halves_and_older_ones_have_none(tmp_path):
+def test_files_keep_both_halves(tmp_path):
     law = GroupedLaw([weak_pairs(6, 0.3, seed=0)])
     found = cp.discover(law, mode="soft", probes=64)
     found.save(tmp_path / "new.npz")
-    again = cp.load_structure(tmp_path / "new.npz")
+    again = cp.Structure.load(tmp_path / "new.npz")
     plans = [cp.planning.plan_for(one, batches=2) for one in (found, again)]
     assert plans[0].as_dict() == plans[1].as_dict() and plans[0].is_held_out
-    values = {name: getattr(found, name) for name in found.__slots__}
-    file.write(tmp_path / "old.npz", SOFT_KINDS[-1], values)
-    old = cp.load_structure(tmp_path / "old.npz")
-    assert old.halves is None and not cp.planning.plan_for(old, batches=2).is_held_out
-    short = values | {
-        name: values[name][:, :3] for name in ("half_strength", "half_variance", "half_selected")
-    }
-    with pytest.raises(StructureError, match="15 pairs of 6 positions, got 3"):
-        file.write(tmp_path / "bad.npz", SOFT_KIND, short)
-    broken = values | {"half_strength": np.full((2, 15), np.nan, dtype=np.float32)}
-    with pytest.raises(StructureError, match="half_strength must be finite"):
-        file.write(tmp_path / "bad.npz", SOFT_KIND, broken)
+    names = ("half_strength", "half_variance", "half_selected")
+    short = {name: getattr(found.strengths, name)[:, :3] for name in names}
+    broken = {"half_strength": np.full((2, 15), np.nan, dtype=np.float32)}
+    for values, said in (
+        (short, "15 pairs of 6 positions, got 3"),
+        (broken, "half_strength must lie in"),
+    ):
+        wrong = replace(found, strengths=replace(found.strengths, **values))
+        with pytest.raises(StructureError, match=said):
+            wrong.save(tmp_path / "bad.npz")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.discovery.structure.file import digest
+from counterprobe.discovery.structure_file import digest
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ def law() -> cp.ForestLaw:
     return cp.families.path(10, target_seed=4)
 
 
-def found(law: cp.ForestLaw, seed: int, fixed: tuple[int, ...] = ()) -> cp.SoftStructure:
+def found(law: cp.ForestLaw, seed: int, fixed: tuple[int, ...] = ()) -> cp.Structure:
     given = np.full(law.length, MASK)
     given[list(fixed)] = 0
     return cp.discover(
@@ -26,7 +26,7 @@ def found(law: cp.ForestLaw, seed: int, fixed: tuple[int, ...] = ()) -> cp.SoftS
 
 
 @pytest.fixture(scope="module")
-def three(law) -> list[cp.SoftStructure]:
+def three(law) -> list[cp.Structure]:
     return [found(law, 1), found(law, 2, (3,)), found(law, 3, (3, 7))]
 
 
@@ -39,22 +39,23 @@ def test_strengths_are_means_over_those_who_know_both(three):
             if len(known) > 1 and mean.strength[i, j]:
                 error = np.std(known, ddof=1) / np.sqrt(len(known))
                 assert mean.strength_se[i, j] == pytest.approx(error)
-    alone = [one.moved[7] for one in three[:2]]
-    assert mean.moved[7] == pytest.approx(np.mean(alone))
-    assert mean.most_moved[0] == max(one.most_moved[0] for one in three)
-    assert mean.explained[7] == pytest.approx(
-        np.mean([one.moved[7] * one.explained[7] for one in three[:2]]) / np.mean(alone)
+    alone = [one.strengths.moved[7] for one in three[:2]]
+    assert mean.strengths.moved[7] == pytest.approx(np.mean(alone))
+    assert mean.strengths.most_moved[0] == max(one.strengths.most_moved[0] for one in three)
+    assert mean.strengths.explained[7] == pytest.approx(
+        np.mean([one.strengths.moved[7] * one.strengths.explained[7] for one in three[:2]])
+        / np.mean(alone)
     )
 
 
 def test_it_is_masked_where_anyone_knows_and_recognised_by_the_first(law, three):
     mean = average_structures(three[1:])
     assert mean.residual.tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9] and mean.given[3] == 0
-    assert np.isnan(mean.strength[3]).all() and np.isnan(mean.moved[3])
+    assert np.isnan(mean.strength[3]).all() and np.isnan(mean.strengths.moved[3])
     asked = cp.discovery.check_oracle(mean, law.oracle())
     assert asked.evaluations == len(three[1].sample_states)
     assert mean.ledger.evaluations == sum(one.ledger.evaluations for one in three[1:])
-    assert mean.num_probes == 2 * 48 and mean.about["contexts"] == 2
+    assert mean.strengths.num_probes == 2 * 48 and mean.about["contexts"] == 2
 
 
 def test_edges_are_those_that_half_of_them_found(three):
@@ -73,12 +74,12 @@ def test_one_structure_is_its_own_mean(three):
     mean = average_structures(three[:1])
     np.testing.assert_array_equal(mean.strength, three[0].strength)
     np.testing.assert_allclose(mean.strength_se, three[0].strength_se)
-    np.testing.assert_allclose(mean.explained, three[0].explained)
+    np.testing.assert_allclose(mean.strengths.explained, three[0].strengths.explained)
 
 
 def test_a_mean_is_saved_and_used(law, three, tmp_path):
     average_structures(three).save(tmp_path / "mean.npz")
-    mean = cp.load_structure(tmp_path / "mean.npz")
+    mean = cp.Structure.load(tmp_path / "mean.npz")
     with pytest.raises(cp.StructureError, match="this structure was averaged over 3 contexts"):
         cp.sample(law.oracle(), mean, 2, batches=4, seed=1, progress=False)
     given, how = mean.given, {"structure": mean, "batches": 4, "progress": False}
@@ -109,8 +110,8 @@ def test_structures_are_put_onto_the_positions_of_one(three):
     places = [9, 8, 7, 6, 5, 4, 3, 2, 1, -1]
     turned = three[0].in_context(np.full(10, MASK), places=places)
     np.testing.assert_array_equal(turned.strength[1:, 1:], three[0].strength[8::-1, 8::-1])
-    assert np.isnan(turned.moved[0]) and (turned.strength[0] == 0).all()
-    assert (turned.pairs[:, 0] < turned.pairs[:, 1]).all()
+    assert np.isnan(turned.strengths.moved[0]) and (turned.strength[0] == 0).all()
+    assert (turned.strengths.pairs[:, 0] < turned.strengths.pairs[:, 1]).all()
     longer = three[0].in_context(np.full(14, MASK), places=np.arange(10) + 4)
     np.testing.assert_array_equal(longer.strength[4:, 4:], three[0].strength)
     assert longer.untrusted.tolist()[:4] == [0, 1, 2, 3]

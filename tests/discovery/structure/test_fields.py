@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,18 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.discovery.structure.structure import LAYOUT, VALUES, no_terms
+from counterprobe.discovery import Certificate
+from counterprobe.discovery.structure import no_terms
+from counterprobe.discovery.structure_file import arrays_of
 
 Edit = Callable[..., Path]
+LAYOUT = {**arrays_of(cp.Structure), **arrays_of(Certificate)}
+VALUES = [
+    one.name
+    for kind in (cp.Structure, Certificate)
+    for one in fields(kind)
+    if one.name not in {*LAYOUT, "certificate", "strengths"}
+]
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +52,11 @@ def refusal(file: Path) -> str:
     return message
 
 
+def of(structure: cp.Structure, name: str) -> Any:
+    """Return an array of a structure or of its certificate."""
+    return getattr(structure if name in arrays_of(cp.Structure) else structure.certificate, name)
+
+
 def test_an_edit_that_changes_nothing_loads(file: Path, edited: Edit) -> None:
     before = cp.Structure.load(file)
     after = cp.Structure.load(edited(file))
@@ -65,18 +80,18 @@ def test_an_edit_that_changes_nothing_loads(file: Path, edited: Edit) -> None:
         ("needed", 2**63, "needed must be a whole number from 0"),
         ("reason", None, "reason must be a text, got None"),
         ("reason", ["a"], "reason must be a text"),
-        ("row_error", float("nan"), r"row_error must lie in \[0, 1\], got nan"),
-        ("row_error", -1e-9, r"row_error must lie in \[0, 1\]"),
-        ("row_error", True, r"row_error must lie in \[0, 1\]"),
-        ("precision", float("inf"), r"precision must lie in \[0, 1\], got inf"),
-        ("precision", "0", r"precision must lie in \[0, 1\]"),
+        ("row_error", float("nan"), "row_error must be a number from 0.0 to 1.0, got nan"),
+        ("row_error", -1e-9, "row_error must be a number from 0.0 to 1.0"),
+        ("row_error", True, "row_error must be a number from 0.0 to 1.0"),
+        ("precision", float("inf"), "precision must be a number from 0.0 to 1.0, got inf"),
+        ("precision", "0", "precision must be a number from 0.0 to 1.0"),
         ("about", [], "about must be an object"),
         ("about", None, "about must be an object"),
         ("ledger", 3, "ledger must be an object"),
         ("ledger", {"probes": -1}, "ledger.probes must be a whole number"),
         ("ledger", {"probes": 1.5}, "ledger.probes must be a whole number"),
         ("ledger", {"evaluations": 1}, "ledger has unknown counts"),
-        ("format", "counterprobe structure 3", "it has the format 'counterprobe structure 3'"),
+        ("format", "counterprobe structure 2", "it has the format 'counterprobe structure 2'"),
         ("format", None, "it has the format None, this version reads"),
         ("format", ["x"], "it has the format"),
         ("author", "me", "lacks or has too many of"),
@@ -97,7 +112,7 @@ def test_a_wrong_value_is_refused(
         ("[1, 2]", "its header must be an object"),
         ('"text"', "its header must be an object"),
         ("{}", "it has the format None"),
-        ('{"format": "counterprobe structure 2"}', "lacks or has too many of"),
+        ('{"format": "counterprobe structure 3"}', "lacks or has too many of"),
         ("[" * 100_000, "damaged"),
         ('{"vocab_size": 1' + "0" * 5000 + "}", "damaged"),
     ],
@@ -124,7 +139,7 @@ def test_a_missing_array_is_refused(file: Path, edited: Edit, name: str) -> None
 def test_another_type_is_refused(file: Path, edited: Edit, name: str) -> None:
     with np.load(file) as archive:
         array = archive[name]
-    for other in (np.float32, np.int16, np.complex128, "U3", "S3", "M8[s]"):
+    for other in (np.float16, np.int16, np.complex128, "U3", "S3", "M8[s]"):
         changed = np.zeros(array.shape, dtype=other)
         assert f"{name} must have the type" in refusal(edited(file, **{name: changed}))
     fields = np.zeros(array.shape, dtype=[("a", np.int64)])
@@ -136,10 +151,10 @@ def test_another_shape_is_refused(file: Path, edited: Edit, name: str) -> None:
     with np.load(file) as archive:
         array = archive[name]
     shapes = [(), (0,), (*array.shape, 1), (13,), (7, 3), (2, 12, 1), (0, 0)]
-    for shape in shapes:
+    for shape in shapes[: 6 if name == "nearness" else 7]:
         changed = np.zeros(shape, dtype=array.dtype)
         said = refusal(edited(file, **{name: changed}))
-        assert re.search("must have the shape|cannot have|it has no positions", said), said
+        assert re.search("must have the shape|must be distinct|it has no positions", said), said
 
 
 @pytest.mark.parametrize(
@@ -148,12 +163,12 @@ def test_another_shape_is_refused(file: Path, edited: Edit, name: str) -> None:
         ("given", 0, -2, "given must lie in -1..2047, got -2..1"),
         ("given", 0, 2048, "given must lie in -1..2047"),
         ("given", 0, 1, "sample_states must agree with given"),
-        ("edges", (0, 0), -1, "edges must join vertices at least 0"),
-        ("edges", (0, 1), 12, "edges must join vertices at least 0 and below num_vertices=12"),
+        ("edges", (0, 0), -1, "edges must lie in 0..11, got -1.."),
+        ("edges", (0, 1), 12, "edges must lie in 0..11, got 0..12"),
         ("edges", (0, 1), 0, "edges must join two different vertices"),
         ("evidence", 5, -1, "evidence must lie in 0.."),
-        ("misfit", 5, np.nan, "misfit must be finite"),
-        ("misfit", 5, -0.1, "misfit must be finite and at least 0"),
+        ("misfit", 5, np.nan, "misfit must be a number where a position is resolved"),
+        ("misfit", 5, -0.1, "misfit must lie in 0..inf, got -0.1.."),
         ("sample_states", (0, 0), 2048, "sample_states must lie in -1..2047"),
         ("sample_states", (0, 0), -5, "sample_states must lie in -1..2047"),
         ("sample_states", (0, 3), cp.MASK, "sample_states must agree with given"),
@@ -162,7 +177,7 @@ def test_another_shape_is_refused(file: Path, edited: Edit, name: str) -> None:
         ("sample_position", 0, -1, "sample_position must lie in 0..11"),
         ("sample_position", 0, 12, "sample_position must lie in 0..11"),
         ("sample_position", 0, 3, "stored replies must be those of masked positions"),
-        ("sample_rows", (0, 0), np.inf, "sample_rows must be finite"),
+        ("sample_rows", (0, 0), np.inf, "sample_rows must lie in 0..inf"),
     ],
 )
 def test_a_value_out_of_range_is_refused(
@@ -182,44 +197,31 @@ def test_an_edge_is_there_once(file: Path, edited: Edit) -> None:
 
 def test_truth_values_are_true_or_false(file: Path, edited: Edit) -> None:
     odd = np.full(12, 2, dtype=np.uint8).view(np.bool_)
-    assert "is_resolved must hold only true and false" in refusal(edited(file, is_resolved=odd))
+    assert "is_resolved must lie in 0..1, got 2..2" in refusal(edited(file, is_resolved=odd))
 
 
 def test_terms_must_be_logarithms(file: Path, edited: Edit) -> None:
     edges = len(cp.Structure.load(file).edges)
     unary, tables = np.zeros((12, 3)), np.zeros((edges, 3, 3))
     unary[0, 0] = -np.inf  # a zero weight
-    assert cp.Structure.load(edited(file, unary=unary, tables=tables)).unary[0, 0] == -np.inf
+    loaded = cp.Structure.load(edited(file, unary=unary, tables=tables))
+    assert loaded.certificate.unary[0, 0] == -np.inf
     for bad in (np.nan, np.inf):
         tables[0, 0, 0] = bad
         said = refusal(edited(file, unary=unary, tables=tables))
-        assert "tables must be logarithms below infinity" in said
+        assert "tables must lie in -inf..inf" in said
     said = refusal(edited(file, unary=unary, tables=np.zeros((edges, 2, 2))))
     assert f"tables must have the shape ({edges}, 3, 3), got ({edges}, 2, 2)" in said
 
 
-def test_more_edges_than_pairs_and_more_replies_than_positions_are_refused(
-    file: Path, small: bytes, edited: Edit
-) -> None:
-    many = np.zeros((67, 2), dtype=np.int64)
-    said = refusal(edited(file, edges=many, **no_terms(12, 67)))
-    assert "12 positions cannot have 67 edges" in said
-    file.write_bytes(small)
-    reads = np.zeros(145, dtype=np.int64)
-    said = refusal(
-        edited(file, sample_index=reads, sample_position=reads, sample_rows=np.zeros((145, 3)))
-    )
-    assert "12 states of 12 positions cannot have 145 replies" in said
-
-
 def test_other_byte_orders_are_understood(file: Path, edited: Edit) -> None:
     before = cp.Structure.load(file)
-    turned = {name: getattr(before, name).astype(getattr(before, name).dtype.newbyteorder(">"))
-              for name in LAYOUT}  # fmt: skip
+    arrays = {name: of(before, name) for name in LAYOUT}
+    turned = {name: one.astype(one.dtype.newbyteorder(">")) for name, one in arrays.items()}
     after = cp.Structure.load(edited(file, **turned))
     for name in LAYOUT:
-        np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
-        assert getattr(after, name).dtype.isnative
+        np.testing.assert_array_equal(of(after, name), arrays[name])
+        assert of(after, name).dtype.isnative
 
 
 def test_positions_are_tested_by_terms_alone(file: Path, edited: Edit) -> None:

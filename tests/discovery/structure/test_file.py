@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import counterprobe as cp
 from counterprobe.discovery.compressed import CompressedSettings
-from counterprobe.discovery.structure.structure import no_terms
+from counterprobe.discovery.structure import no_terms
 
 STREAMS = cp.Streams(71, 72)
 
@@ -26,9 +26,12 @@ def test_a_saved_structure_comes_back(
     structure.save(file)
     back = cp.Structure.load(file)
     assert back.summary() == structure.summary()
-    for field in fields(structure):
-        mine, saved = getattr(structure, field.name), getattr(back, field.name)
-        np.testing.assert_array_equal(saved, mine, strict=isinstance(mine, np.ndarray))
+    assert back.strengths is None
+    for one, other in ((structure, back), (structure.certificate, back.certificate)):
+        for field in fields(one):
+            mine, saved = getattr(one, field.name), getattr(other, field.name)
+            if field.name != "certificate":
+                np.testing.assert_array_equal(saved, mine, strict=isinstance(mine, np.ndarray))
     np.testing.assert_array_equal(
         cp.sample(law.oracle(), back, 2, seed=STREAMS).sequences,
         cp.sample(law.oracle(), structure, 2, seed=STREAMS).sequences,
@@ -122,9 +125,9 @@ def test_a_structure_without_terms_is_rehearsed_layer_by_layer(tmp_path: Path) -
     given = np.full(24, cp.MASK)
     given[5] = 1
     found = cp.discover(law.oracle(), STREAMS, given=given)
-    replace(found, **no_terms(24, len(found.edges))).save(tmp_path / "untested.npz")
+    bare = replace(found.certificate, **no_terms(24, len(found.edges)))
+    replace(found, certificate=bare).save(tmp_path / "untested.npz")
     structure = cp.Structure.load(tmp_path / "untested.npz")
-    assert structure.untested.tolist() == structure.residual.tolist()
     assert structure.summary()["untested"] == 23
     checked = cp.discovery.check_oracle(structure, law.oracle())
     assert checked.probes > len(structure.sample_states)
@@ -137,24 +140,27 @@ def test_a_structure_without_terms_is_rehearsed_layer_by_layer(tmp_path: Path) -
 def test_fitted_terms_are_kept(structure: cp.Structure, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     tested = rng.random(256) < 0.5
-    told = replace(
-        structure,
+    terms = replace(
+        structure.certificate,
         unary=rng.normal(size=(256, 3)),
         tables=rng.normal(size=(len(structure.edges), 3, 3)),
         is_tested=tested,
     )
+    told = replace(structure, certificate=terms)
     told.save(tmp_path / "structure.npz")
     back = cp.Structure.load(tmp_path / "structure.npz")
     for name in ("unary", "tables", "is_tested"):
-        np.testing.assert_array_equal(getattr(back, name), getattr(told, name), strict=True)
-        assert not getattr(back, name).flags.writeable
-    np.testing.assert_array_equal(back.untested, np.flatnonzero(~tested))
+        array = getattr(back.certificate, name)
+        np.testing.assert_array_equal(array, getattr(terms, name), strict=True)
+        assert not array.flags.writeable
+    assert back.summary()["untested"] == (~tested).sum()
 
 
 def test_a_structure_that_could_not_be_read_back_is_not_saved(
     structure: cp.Structure, tmp_path: Path
 ) -> None:
-    wrong = replace(structure, is_tested=np.zeros(255, dtype=bool))
+    short = replace(structure.certificate, is_tested=np.zeros(255, dtype=bool))
+    wrong = replace(structure, certificate=short)
     with pytest.raises(cp.StructureError, match=r"cannot save to .*is_tested must have the shape"):
         wrong.save(tmp_path / "structure.npz")
     assert list(tmp_path.iterdir()) == []
@@ -195,9 +201,9 @@ def peak_of_refusing(file: Path, problem: str) -> int:
 @pytest.mark.parametrize(
     ("name", "shape", "numbers", "problem"),
     [
-        ("extra", (2**24,), np.uint8, "it has members of another kind: .'extra'"),
-        ("header", (2**24,), np.uint8, "header.npy must hold one text of at most"),
-        ("header", (), "U4194304", "header.npy must hold one text of at most"),
+        ("extra", (2**24,), np.uint8, "it has a member of another kind, 'extra'"),
+        ("header", (2**24,), np.uint8, "header must hold one text of at most"),
+        ("header", (), "U4194304", "header must hold one text of at most"),
         ("evidence", (2**24,), np.uint8, "evidence must have the type int64"),
         ("misfit", (2**21,), np.float64, r"must have the shape \(256\), got \(2097152,\)"),
         ("sample_rows", (2**21, 1), np.float64, "sample_rows must have the shape"),
@@ -231,9 +237,11 @@ def test_a_structure_larger_than_any_is_refused(
     structure: cp.Structure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     structure.save(tmp_path / "structure.npz")
-    monkeypatch.setattr("counterprobe.discovery.structure.file.MOST_ARRAYS", 1000)
-    with pytest.raises(cp.StructureError, match="more than the 1000 of any structure"):
+    monkeypatch.setattr("counterprobe.discovery.structure_file.MOST_ARRAYS", 1000)
+    with pytest.raises(cp.StructureError, match="at most 1,000 bytes"):
         cp.Structure.load(tmp_path / "structure.npz")
+    with pytest.raises(cp.StructureError, match="more than the 1000 of any structure"):
+        structure.save(tmp_path / "again.npz")
 
 
 def test_two_members_of_one_name_are_refused(structure: cp.Structure, tmp_path: Path) -> None:

@@ -1,17 +1,19 @@
 """Soft structure: strengths that are found once, kept in files, and turned into plans."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import counterprobe as cp
 from counterprobe import testing
-from counterprobe.discovery.structure import file, soft_file
-from counterprobe.discovery.structure.soft import SoftStructure
 
 STREAMS = cp.Streams(3, 4)
-FIELDS = [one.name for one in fields(SoftStructure)]
+
+
+def with_strengths(structure: cp.Structure, **values) -> cp.Structure:
+    """Return a structure of which some strengths are others."""
+    return replace(structure, strengths=replace(structure.strengths, **values))
 
 
 def small_law(kind: str = "path", length: int = 16, seed: int = 0) -> cp.ForestLaw:
@@ -36,7 +38,7 @@ def oracle(law):
 
 
 @pytest.fixture(scope="module")
-def found(oracle) -> SoftStructure:
+def found(oracle) -> cp.Structure:
     return cp.discover(oracle, STREAMS, mode="soft", probes=96)
 
 
@@ -46,16 +48,17 @@ def test_true_edges_are_the_strongest_pairs(found, law):
     strongest = {tuple(map(int, np.unravel_index(k, upper.shape))) for k in order}
     assert strongest == {tuple(sorted(edge)) for edge in law.edges.tolist()}
     assert found.ledger.evaluations == 97
-    assert found.num_probes == 96
+    assert found.strengths.num_probes == 96
     assert (found.strength == found.strength.T).all()
     assert found.strength_se.shape == (16, 16)
 
 
 def test_the_mode_follows_the_rows(oracle, law):
-    assert isinstance(cp.discover(oracle, STREAMS, probes=64), SoftStructure)
-    assert isinstance(cp.discover(oracle, STREAMS), SoftStructure)  # it declares an error of 0.05
-    assert isinstance(cp.discover(law.oracle(), STREAMS), cp.Structure)
-    assert isinstance(cp.discover(law.oracle(), STREAMS, mode="soft"), SoftStructure)
+    assert cp.discover(oracle, STREAMS, probes=64).strengths is not None
+    assert cp.discover(oracle, STREAMS).strengths is not None  # it declares an error of 0.05
+    exact = cp.discover(law.oracle(), STREAMS)
+    assert exact.certificate is not None and exact.strengths is None
+    assert cp.discover(law.oracle(), STREAMS, mode="soft").certificate is None
 
 
 def test_auto_turns_soft_when_nothing_is_certified_and_charges_both(law):
@@ -63,7 +66,7 @@ def test_auto_turns_soft_when_nothing_is_certified_and_charges_both(law):
     with pytest.raises(cp.Infeasible):
         cp.discover(lying, STREAMS, mode="exact")
     found = cp.discover(lying, STREAMS)
-    assert isinstance(found, SoftStructure)
+    assert found.strengths is not None
     alone = cp.discover(lying, STREAMS, mode="soft")
     assert found.ledger.evaluations > alone.ledger.evaluations
     assert found.strength.tolist() == alone.strength.tolist()
@@ -71,8 +74,8 @@ def test_auto_turns_soft_when_nothing_is_certified_and_charges_both(law):
 
 def test_probes_stop_when_plans_no_longer_get_cheaper(law):
     found = cp.discover(law.oracle(), STREAMS, mode="soft")
-    assert found.num_probes < 512
-    assert cp.discover(law.oracle(), STREAMS, mode="soft", probes=512).num_probes == 512
+    assert found.strengths.num_probes < 512
+    assert cp.discover(law.oracle(), STREAMS, mode="soft", probes=512).strengths.num_probes == 512
 
 
 def test_given_positions_have_no_strength_and_stay_given(oracle):
@@ -115,14 +118,12 @@ def test_a_plan_may_be_asked_for_by_its_price(found):
 def test_a_file_gives_the_structure_back(found, oracle, tmp_path):
     path = tmp_path / "soft.npz"
     found.save(path)
-    for again in (SoftStructure.load(path), cp.load_structure(path)):
-        assert isinstance(again, SoftStructure)
-        assert np.array_equal(again.strength, found.strength)
-        assert np.array_equal(again.strength_se, found.strength_se)
-        assert again.summary() == found.summary()
-        assert cp.discovery.check_oracle(again, oracle).evaluations == len(found.sample_states)
-    with pytest.raises(cp.StructureError, match="counterprobe soft structure 4"):
-        cp.Structure.load(path)
+    again = cp.Structure.load(path)
+    assert again.strengths is not None and again.certificate is None
+    assert np.array_equal(again.strength, found.strength)
+    assert np.array_equal(again.strength_se, found.strength_se)
+    assert again.summary() == found.summary() and again.digest == found.digest
+    assert cp.discovery.check_oracle(again, oracle).evaluations == len(found.sample_states)
 
 
 class InSpace(cp.oracles.Wrapper):
@@ -142,7 +143,7 @@ def test_what_is_near_is_known_where_the_oracle_knows_distances(law, found, tmp_
     assert share is not None and share.shape == (law.length, law.length)
     assert share.sum(axis=1) == pytest.approx((given == cp.MASK).astype(float), abs=1e-6)
     near.save(tmp_path / "near.npz")
-    assert np.array_equal(SoftStructure.load(tmp_path / "near.npz").nearness, near.nearness)
+    assert np.array_equal(cp.Structure.load(tmp_path / "near.npz").nearness, near.nearness)
     # Where more is given, what is left keeps its share.
     given[4] = 0
     there = near.in_context(given)
@@ -158,22 +159,31 @@ def test_a_damaged_nearness_is_refused(found, tmp_path):
             wrong.save(tmp_path / "wrong.npz")
 
 
-def test_files_of_the_formats_before_are_read(found, tmp_path):
-    values = {one.name: getattr(found, one.name) for one in fields(found)}
-    for kind in soft_file.SOFT_KINDS[1:]:
-        file.write(tmp_path / "before.npz", kind, values)
-        again = cp.load_structure(tmp_path / "before.npz")
-        assert isinstance(again, SoftStructure) and again.nearness.shape == (0, 0)
-        assert np.array_equal(again.strength, found.strength)
-        assert (again.halves is None) == ("half_strength" not in kind.layout)
-
-
-def test_either_kind_is_loaded_by_one_call(law, tmp_path):
+def test_a_structure_may_have_a_certificate_and_strengths(law, tmp_path):
     exact = cp.discover(law.oracle(), STREAMS)
-    exact.save(tmp_path / "exact.npz")
-    assert isinstance(cp.load_structure(tmp_path / "exact.npz"), cp.Structure)
-    with pytest.raises(cp.StructureError, match="counterprobe structure 2"):
-        SoftStructure.load(tmp_path / "exact.npz")
+    soft = cp.discover(law.oracle(), STREAMS, mode="soft", probes=64)
+    both = replace(exact, strengths=soft.strengths)
+    both.save(tmp_path / "both.npz")
+    again = cp.Structure.load(tmp_path / "both.npz")
+    assert again.summary()["kind"] == "soft" and again.digest == both.digest != exact.digest
+    checked = cp.discovery.check_oracle(again, law.oracle())
+    assert checked == cp.discovery.check_oracle(exact, law.oracle())
+    drawn = cp.sample(law.oracle(), again, 3, seed=STREAMS, batches=4)
+    assert drawn.ledger.evaluations == checked.evaluations + 3 * 4
+    # Nothing is certified in another context.
+    given = np.where(np.arange(16) == 5, 0, cp.MASK)
+    assert again.in_context(given).certificate is None
+
+
+def test_edges_alone_are_committed_singly_and_have_no_price(law, tmp_path):
+    bare = replace(cp.discover(law.oracle(), STREAMS), certificate=None)
+    bare.save(tmp_path / "bare.npz")
+    again = cp.Structure.load(tmp_path / "bare.npz")
+    assert "uncertified" in repr(again) and again.summary()["unresolved"] == 16
+    assert cp.sample(law.oracle(), again, 1, seed=STREAMS).ledgers[0].commits == 16
+    for use in (cp.planning.plan_for, lambda one: one.in_context(np.zeros(16, dtype=int))):
+        with pytest.raises(cp.StructureError, match="has no strengths"):
+            use(again)
 
 
 def test_another_oracle_is_refused(found, law):
@@ -187,34 +197,37 @@ def test_another_oracle_is_refused(found, law):
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("pair_strength", -0.5, "pair_strength must be finite"),
-        ("pair_strength_se", np.nan, "pair_strength_se must be finite"),
+        ("nats", -0.5, "nats must lie in 0..inf"),
+        ("nats_se", np.nan, "nats_se must lie in 0..inf"),
         ("pairs", 99, "pairs must lie in"),
-        ("explained", np.inf, "explained must be finite"),
-        ("explained", 1.5, "explained must be at most 1"),
-        ("moved", -0.1, "moved must be finite"),
-        ("most_moved", np.nan, "most_moved must be finite"),
+        ("explained", np.inf, "explained must lie in 0..1"),
+        ("explained", 1.5, "explained must lie in 0..1"),
+        ("moved", -0.1, "moved must lie in 0..inf"),
+        ("most_moved", np.nan, "most_moved must be a number wherever moved is"),
         ("given", 3, "agree with given"),
         ("edges", 99, "edges"),
     ],
 )
 def test_values_that_no_structure_has_are_not_saved(found, tmp_path, name, value, said):
-    values = {key: getattr(found, key) for key in FIELDS}
-    values[name] = values[name].copy()
-    values[name].flat[0] = value
+    is_own = name in ("given", "edges")
+    values = getattr(found if is_own else found.strengths, name).copy()
+    values.flat[0] = value
+    changed = (
+        replace(found, **{name: values}) if is_own else with_strengths(found, **{name: values})
+    )
     with pytest.raises(cp.StructureError, match=said):
-        SoftStructure(**values).save(tmp_path / "bad.npz")
+        changed.save(tmp_path / "bad.npz")
     assert not list(tmp_path.iterdir())
 
 
 def test_doubled_and_reversed_pairs_are_not_saved(found, tmp_path):
-    values = {key: getattr(found, key) for key in FIELDS}
-    for pairs, said in (
-        (found.pairs[:, ::-1].copy(), "smaller position first"),
-        (np.repeat(found.pairs[:1], len(found.pairs), axis=0), "twice"),
+    pairs = found.strengths.pairs
+    for wrong, said in (
+        (pairs[:, ::-1].copy(), "smaller position first"),
+        (np.repeat(pairs[:1], len(pairs), axis=0), "twice"),
     ):
         with pytest.raises(cp.StructureError, match=said):
-            SoftStructure(**{**values, "pairs": pairs}).save(tmp_path / "bad.npz")
+            with_strengths(found, pairs=wrong).save(tmp_path / "bad.npz")
 
 
 def test_bad_requests_are_refused(oracle, law):
@@ -237,12 +250,12 @@ def test_one_masked_position_needs_no_probe(oracle):
     given[4] = cp.MASK
     found = cp.discover(oracle, STREAMS, mode="soft", given=given)
     assert found.ledger.evaluations == 0
-    assert len(found.pairs) == 0
+    assert len(found.strengths.pairs) == 0
     assert cp.sample(oracle, found, 3, seed=STREAMS, batches=2).ledger.evaluations == 3
 
 
 def test_where_pairs_explain_little_positions_go_alone_or_share_every_batch(found):
-    poor = replace(found, explained=np.full(16, 0.2))
+    poor = with_strengths(found, explained=np.full(16, 0.2))
     assert len(found.untrusted) <= 1 and poor.untrusted.tolist() == list(range(16))
     assert poor.summary()["untrusted"] == 16
     for request in ({}, {"target_kl": 0.1}, {"information_budget": 0.1}):
@@ -250,9 +263,9 @@ def test_where_pairs_explain_little_positions_go_alone_or_share_every_batch(foun
     plan = cp.planning.plan_for(poor, batches=8)
     assert len(plan) == 8
     shared = np.concatenate([batch for batch in plan.batches if len(batch) > 1])
-    assert plan.uncovered == pytest.approx(0.8 * found.moved[shared].sum())
+    assert plan.uncovered == pytest.approx(0.8 * found.strengths.moved[shared].sum())
 
 
 def test_whole_settings_are_spent_as_they_are(law):
     found = cp.discover(law.oracle(), STREAMS, settings=cp.discovery.SoftSettings(probes=512))
-    assert found.num_probes == 512
+    assert found.strengths.num_probes == 512

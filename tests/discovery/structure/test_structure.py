@@ -23,8 +23,8 @@ def test_it_holds_the_graph_its_evidence_and_its_cost(
     expected = np.unique(np.sort(law.edges, axis=1), axis=0)
     np.testing.assert_array_equal(structure.edges, expected)
     assert len(structure.unresolved) == 0
-    assert structure.evidence.min() >= structure.needed
-    assert structure.misfit.max() < 1e-9
+    assert structure.certificate.evidence.min() >= structure.certificate.needed
+    assert structure.certificate.misfit.max() < 1e-9
     assert structure.ledger.commits == 0
     assert structure.ledger.preprocessing == 1
     summary = structure.summary()
@@ -368,7 +368,8 @@ def test_a_model_in_single_precision_is_recognised_in_batches_of_any_size(conver
     for batch_size in (1, 2, 3, 4, 16, None):
         cp.discovery.check_oracle(structure, replace(oracle, batch_size=batch_size))
     # The sizes do make a difference, and more than doubles would.
-    strict = replace(structure, precision=0.0, misfit=np.zeros(24))
+    exact = replace(structure.certificate, misfit=np.zeros(24))
+    strict = replace(structure, precision=0.0, certificate=exact)
     with pytest.raises(cp.StructureError, match="does not give the stored replies"):
         for batch_size in (1, 2, 3):
             cp.discovery.check_oracle(strict, replace(oracle, batch_size=batch_size))
@@ -388,7 +389,8 @@ def test_rounding_of_a_model_that_answers_in_double_precision_is_measured() -> N
 def test_what_is_left_unexplained_is_no_licence() -> None:
     law = cp.families.build("path", 60, 196)
     structure = cp.discover(law.oracle(), STREAMS)
-    loose = replace(structure, misfit=np.full(60, 0.4))
+    vague = replace(structure.certificate, misfit=np.full(60, 0.4))
+    loose = replace(structure, certificate=vague)
     assert loose.same_row <= 3e-4
 
 

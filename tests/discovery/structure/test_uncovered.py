@@ -20,8 +20,8 @@ def triples():
 
 def test_triples_are_committed_one_by_one_and_the_samples_say_why(triples):
     law, found = triples
-    assert isinstance(found, cp.SoftStructure)
-    assert not found.pair_strength.any() or found.pair_strength.max() < 0.1
+    assert found.strengths is not None
+    assert not found.strengths.nats.any() or found.strengths.nats.max() < 0.1
     assert found.untrusted.tolist() == list(range(36))
     drawn = cp.sample(law, found, 300, seed=cp.Streams(1, 2))
     assert law.price(drawn.results[0].batches) == pytest.approx(0, abs=1e-12)
@@ -53,7 +53,7 @@ def test_a_parity_beside_chains_goes_alone(size, seed):
     plan = cp.planning.plan_for(found)
     assert law.price(plan.batches) <= plan.estimated_kl + 0.01
     assert len(plan) <= size + 5
-    mean = found.explained[found.residual].mean()
+    mean = found.strengths.explained[found.residual].mean()
     assert mean > 0.5  # a mean hides them
 
 
@@ -63,14 +63,17 @@ def test_chains_alone_are_trusted_and_cheap():
     assert len(found.untrusted) == 0
     plan = cp.planning.plan_for(found)
     assert len(plan) <= 4 and law.price(plan.batches) < 0.1
-    assert 0 < plan.uncovered < 0.2 * found.moved.sum()
+    assert 0 < plan.uncovered < 0.2 * found.strengths.moved.sum()
 
 
 def test_what_did_not_move_has_nothing_to_explain():
     law = GroupedLaw([np.array([0.3, 0.7])] * 6 + [parity(3)])
     found = cp.discover(law, mode="soft", probes=96)
     assert found.untrusted.tolist() == [6, 7, 8]
-    assert found.most_moved[:6].max() < 1e-6 and found.explained[:6].tolist() == [0.0] * 6
+    assert (
+        found.strengths.most_moved[:6].max() < 1e-6
+        and found.strengths.explained[:6].tolist() == [0.0] * 6
+    )
     plan = cp.planning.plan_for(found)
     assert plan.sizes == [6, 1, 1, 1] and plan.uncovered < 1e-6
 
@@ -79,7 +82,7 @@ def test_what_was_not_measured_is_not_trusted(tmp_path):
     law = GroupedLaw([chain(4)] * 2)
     found = cp.discover(law, mode="soft", probes=64)
     nothing = {name: np.full(8, np.nan) for name in ("moved", "most_moved", "explained")}
-    found = replace(found, **nothing)
+    found = replace(found, strengths=replace(found.strengths, **nothing))
     assert found.untrusted.tolist() == list(range(8))
     assert cp.planning.plan_for(found).sizes == [1] * 8
     plan = cp.planning.plan_for(found, batches=2)
@@ -87,4 +90,4 @@ def test_what_was_not_measured_is_not_trusted(tmp_path):
     notes = cp.sample(law, found, 2, seed=cp.Streams(1, 2), batches=2).results[0].notes
     assert "was not measured" in notes[0]
     found.save(tmp_path / "soft.npz")
-    assert np.isnan(cp.load_structure(tmp_path / "soft.npz").explained).all()
+    assert np.isnan(cp.Structure.load(tmp_path / "soft.npz").strengths.explained).all()

@@ -120,7 +120,7 @@ class GraphRule(Sampler):
         Where dependence is probed: only so many of the surest positions are looked at in a step,
         which bounds its cost; None is all of them.
     strength : ndarray of float, shape (N, N), optional
-        Nats between positions, such as ``SoftStructure.strength``. Not part of the settings that
+        Nats between positions, such as ``Structure.strength``. Not part of the settings that
         results show.
     """
 

@@ -7,7 +7,7 @@ import counterprobe as cp
 from counterprobe.discovery.compressed import CompressedSettings, compressed_screen
 from counterprobe.discovery.compressed.certify import shown_sizes
 from counterprobe.discovery.compressed.findings import ASSUMPTION
-from counterprobe.discovery.structure.watch import (
+from counterprobe.discovery.compressed.watch import (
     IN_CONTEXT,
     CommitWatch,
     commit_in_order,

@@ -13,9 +13,8 @@ from counterprobe.arrays import StateArray
 from counterprobe.discovery.compressed.certify import LayeredRehearsal
 from counterprobe.discovery.compressed.implied import allowed_misfit
 from counterprobe.discovery.compressed.keeping import pooled
-from counterprobe.discovery.structure.soft import SoftStructure
-from counterprobe.discovery.structure.structure import Structure
-from counterprobe.discovery.structure.watch import CommitWatch
+from counterprobe.discovery.compressed.watch import CommitWatch
+from counterprobe.discovery.structure import Structure
 from counterprobe.errors import StructureError
 from counterprobe.oracles import Oracle, Readouts, as_oracle
 from counterprobe.rows import to_numpy
@@ -31,7 +30,7 @@ __all__ = ["check_oracle", "context_for", "recognise", "rehearsed"]
 BEFORE_USE = 0.05
 
 
-def check_oracle(structure: Structure | SoftStructure, oracle: Oracle) -> Ledger:
+def check_oracle(structure: Structure, oracle: Oracle) -> Ledger:
     """Make sure that an oracle is the one a structure was found with; return what that cost.
 
     The stored probes are asked again. Of a certified structure a short rehearsal then compares
@@ -43,11 +42,10 @@ def check_oracle(structure: Structure | SoftStructure, oracle: Oracle) -> Ledger
         If length or vocabulary differ, the stored replies do not come back, or a row is not what
         the structure implies.
     """
-    asked = recognise(structure, oracle)
-    return asked + rehearsed(structure, oracle) if isinstance(structure, Structure) else asked
+    return recognise(structure, oracle) + rehearsed(structure, oracle)
 
 
-def context_for(structure: Structure | SoftStructure, oracle: Oracle) -> StateArray:
+def context_for(structure: Structure, oracle: Oracle) -> StateArray:
     """Return the context of a structure, if an oracle has as many positions and tokens."""
     if (oracle.length, oracle.vocab_size) != (structure.length, structure.vocab_size):
         raise StructureError(
@@ -58,7 +56,7 @@ def context_for(structure: Structure | SoftStructure, oracle: Oracle) -> StateAr
     return structure.given
 
 
-def recognise(structure: Structure | SoftStructure, oracle: Oracle) -> Ledger:
+def recognise(structure: Structure, oracle: Oracle) -> Ledger:
     """Make sure that an oracle gives the stored replies; return what asking cost.
 
     Raises
@@ -100,13 +98,15 @@ def recognise(structure: Structure | SoftStructure, oracle: Oracle) -> Ledger:
 
 
 def rehearsed(structure: Structure, oracle: Oracle) -> Ledger:
-    """Make sure that an oracle's rows are what a structure implies; return what asking cost.
+    """Make sure that an oracle's rows are what a certificate implies; return what asking cost.
 
     Raises
     ------
     StructureError
         If a row is not.
     """
+    if structure.certificate is None:
+        return Ledger()
     order = structure.order
     if sum(len(layer) for layer in order.layers) < 2:
         return Ledger()
@@ -114,18 +114,17 @@ def rehearsed(structure: Structure, oracle: Oracle) -> Ledger:
     # Another state for another structure, the same one for the same.
     rng = keyed_generator(len(structure.edges), "rehearsal", len(structure.residual))
     rows = run.do(Preprocess())
-    drawn = rows.draw(rng.random(len(structure.residual)))
     state = np.array(structure.given, dtype=np.int32)
-    state[structure.residual] = drawn
+    state[structure.residual] = rows.draw(rng.random(len(structure.residual)))
     if structure.terms is None:
-        allowed = allowed_misfit(structure.tolerance)
+        allowed = allowed_misfit(structure.certificate.tolerance)
         layered = LayeredRehearsal(structure.edges, order.layers, BEFORE_USE, allowed)
-        has_moved = run.alone(run.follow(layered(state, rng)))
+        rehearsing = layered(state, rng)
     else:
         state[np.concatenate(order.layers)] = MASK
         watch = CommitWatch(structure.terms, order.alone)
         rehearsing = watch.rehearse(state, order.layers, rows, BEFORE_USE, rng)
-        has_moved = run.alone(run.follow(rehearsing))
+    has_moved = run.alone(run.follow(rehearsing))
     if has_moved.any():
         raise StructureError(
             f"the oracle does not give the rows that this structure implies: position "

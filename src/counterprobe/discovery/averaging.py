@@ -16,15 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
-from counterprobe.discovery.structure.soft import SoftStructure, halves_as_arrays
+from counterprobe.discovery.structure import (
+    Strengths,
+    Structure,
+    half_fields,
+    halves_as_arrays,
+    halves_in,
+    no_nearness,
+)
 from counterprobe.errors import StructureError
 from counterprobe.run.ledger import Ledger
 from counterprobe.states import MASK
 
-__all__ = ["average_structures", "halves_in"]
+__all__ = ["average_structures"]
 
 
-def average_structures(structures: Sequence[SoftStructure]) -> SoftStructure:
+def average_structures(structures: Sequence[Structure]) -> Structure:
     """Average strengths over the contexts in which both positions of a pair were masked.
 
     Structures of other lengths are put onto the positions of one first, with
@@ -32,12 +39,13 @@ def average_structures(structures: Sequence[SoftStructure]) -> SoftStructure:
 
     Parameters
     ----------
-    structures : sequence of SoftStructure
-        Of one length and vocabulary. The oracle is recognised by the stored replies of the first.
+    structures : sequence of Structure
+        With strengths, of one length and vocabulary. The oracle is recognised by the stored
+        replies of the first.
 
     Returns
     -------
-    SoftStructure
+    Structure
         Masked wherever any of them knows something. Of several contexts it has a price in none:
         ``infill`` measures one before it draws. The standard error of a strength is that of
         the mean over contexts where there are several. Edges are those that at least half of the
@@ -65,19 +73,20 @@ def average_structures(structures: Sequence[SoftStructure]) -> SoftStructure:
                 f"{one.vocab_size} tokens beside {first.length} and {first.vocab_size}; put them "
                 "onto the positions of one with in_context(given, places=...)"
             )
-    is_known = np.array([np.isfinite(one.moved) & (one.given == MASK) for one in structures])
+    parts = [one.estimated for one in structures]
+    is_known = np.array([np.isfinite(one.moved) for one in parts])
+    is_known &= np.array([one.given == MASK for one in structures])
     together = is_known[:, :, None] & is_known[:, None, :]
-    matrices = np.array([np.nan_to_num(_filled(one, one.pair_strength)) for one in structures])
-    errors = np.array([np.nan_to_num(_filled(one, one.pair_strength_se)) for one in structures])
+    matrices = np.where(together, [one.strength for one in structures], 0.0)
+    errors = np.where(together, [one.strength_se for one in structures], 0.0)
     count = together.sum(axis=0)
-    matrices[~together], errors[~together] = 0.0, 0.0
     strength = matrices.sum(axis=0) / np.maximum(count, 1)
     spread = ((matrices - strength) ** 2 * together).sum(axis=0) / np.maximum(count - 1, 1)
     within = np.sqrt((errors**2).sum(axis=0)) / np.maximum(count, 1)
     error = np.where(count > 1, np.sqrt(spread / np.maximum(count, 1)), within)
     i, j = np.nonzero(np.triu(strength, 1) > 0)
     moved, most_moved, explained = (
-        np.where(is_known, [getattr(one, name) for one in structures], np.nan)
+        np.where(is_known, [getattr(one, name) for one in parts], np.nan)
         for name in ("moved", "most_moved", "explained")
     )
     with warnings.catch_warnings():
@@ -89,65 +98,47 @@ def average_structures(structures: Sequence[SoftStructure]) -> SoftStructure:
     given = np.where(is_known.any(axis=0), MASK, first.given).astype(np.int32)
     found_in = {(one.given.tobytes(), one.origin) for one in structures}
     contexts = max(len(found_in), *(one.about.get("contexts", 1) for one in structures))
+    strengths = Strengths(
+        pairs=np.stack([i, j], axis=1),
+        nats=strength[i, j],
+        nats_se=error[i, j],
+        moved=moved,
+        most_moved=most_moved,
+        explained=np.where(np.isfinite(moved), np.clip(share, 0.0, 1.0), np.nan),
+        false_discovery_rate=max(one.false_discovery_rate for one in parts),
+        noise_floor=float(np.mean([one.noise_floor for one in parts])),
+        num_probes=sum(one.num_probes for one in parts),
+        **_mean_halves(structures, is_known, given),
+    )
     return replace(
         first,
         given=given,
         edges=_shared_edges(structures, strength, count),
-        pairs=np.stack([i, j], axis=1),
-        pair_strength=strength[i, j],
-        pair_strength_se=error[i, j],
-        moved=moved,
-        most_moved=most_moved,
-        explained=np.where(np.isfinite(moved), np.clip(share, 0.0, 1.0), np.nan),
-        false_discovery_rate=max(one.false_discovery_rate for one in structures),
-        noise_floor=float(np.mean([one.noise_floor for one in structures])),
-        num_probes=sum(one.num_probes for one in structures),
         ledger=sum((one.ledger for one in structures), Ledger()),
         about={**first.about, "contexts": contexts},
+        certificate=None,
+        strengths=strengths,
         nearness=_mean_nearness(structures, count, given),
-        **_mean_halves(structures, is_known, given),
     )
 
 
 def _mean_nearness(
-    structures: Sequence[SoftStructure], count: IntArray, given: StateArray
+    structures: Sequence[Structure], count: IntArray, given: StateArray
 ) -> NDArray[np.float32]:
     """Average by what share positions are near, over structures that knew both of a pair.
 
     None where one structure does not know it, or where two positions were never masked together:
     what is not known must not count as far.
     """
-    masked = np.flatnonzero(given == MASK)
-    if (
-        len({one.nearness.shape for one in structures}) > 1
-        or not count[np.ix_(masked, masked)].all()
-    ):
-        return np.zeros((0, 0), dtype=np.float32)
-    if not structures[0].nearness.size:
-        return structures[0].nearness
-    near = np.sum([one.nearness for one in structures], axis=0) / np.maximum(count, 1)
-    found: NDArray[np.float32] = near / np.maximum(near.sum(axis=1), 1)[:, None]
-    return found.astype(np.float32)
-
-
-def halves_in(structure: SoftStructure, given: StateArray) -> dict[str, Any]:
-    """Return what either half of the probes says where other positions are masked, as fields.
-
-    Parameters
-    ----------
-    structure : SoftStructure
-    given : ndarray of int, shape (N,)
-        Context; nothing is said of positions that are masked there alone.
-    """
-    halves = structure.halves
-    if halves is None:
-        return halves_as_arrays(None)
-    place = np.where(given[halves.positions] == MASK, halves.positions, -1)
-    return halves_as_arrays(halves.at(np.flatnonzero(given == MASK), structure.length, place))
+    masked, known = np.flatnonzero(given == MASK), [one.nearness for one in structures]
+    if not all(near.size for near in known) or not count[np.ix_(masked, masked)].all():
+        return no_nearness()
+    near = np.sum(known, axis=0) / np.maximum(count, 1)
+    return np.asarray(near / np.maximum(near.sum(axis=1), 1)[:, None], dtype=np.float32)
 
 
 def _mean_halves(
-    structures: Sequence[SoftStructure], is_known: BoolArray, given: StateArray
+    structures: Sequence[Structure], is_known: BoolArray, given: StateArray
 ) -> dict[str, Any]:
     """Average each half over the structures that know a pair; none where one has no halves."""
     if any(one.halves is None for one in structures):
@@ -160,23 +151,12 @@ def _mean_halves(
     strength = np.sum([part["half_strength"] for part in parts], axis=0) / count
     variance = np.nansum([part["half_variance"] for part in parts], axis=0) / count**2
     variance[:, together == 0] = np.nan
-    return {
-        "half_strength": strength.astype(np.float32),
-        "half_variance": variance.astype(np.float32),
-        "half_selected": np.any([part["half_selected"] for part in parts], axis=0),
-    }
-
-
-def _filled(structure: SoftStructure, values: FloatArray) -> FloatArray:
-    """Return values of pairs as a matrix."""
-    matrix = np.zeros((structure.length, structure.length))
-    i, j = structure.pairs.T
-    matrix[i, j] = matrix[j, i] = values
-    return matrix
+    is_selected = np.any([part["half_selected"] for part in parts], axis=0)
+    return half_fields(strength, variance, is_selected)
 
 
 def _shared_edges(
-    structures: Sequence[SoftStructure], strength: FloatArray, count: IntArray
+    structures: Sequence[Structure], strength: FloatArray, count: IntArray
 ) -> IntArray:
     """Return the pairs that at least half of those who could know them list, strongest first."""
     votes = np.zeros(strength.shape, dtype=np.int64)

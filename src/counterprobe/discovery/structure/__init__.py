@@ -1,1 +1,0 @@
-"""Structure found once and reused: what was found, what stands before its use, and its files."""
