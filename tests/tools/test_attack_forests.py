@@ -91,7 +91,7 @@ def test_the_program_writes_what_it_counted_and_fails_when_much_is_wrong(
 ):
     file = tmp_path / "attack.json"
     monkeypatch.setattr(sys, "argv", ["attack_forests", "--laws", "2", "--json", str(file)])
-    monkeypatch.setattr(attack_forests, "law_of", lambda seed, k: attack_forests_law(seed))
+    monkeypatch.setattr(attack_forests, "law_of", lambda seed, k, assume: attack_forests_law(seed))
     with pytest.raises(SystemExit) as end:
         attack_forests.main()
     written = json.loads(file.read_text())
