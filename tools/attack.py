@@ -3,11 +3,13 @@
     .venv/bin/python tools/attack.py --laws 2000 --seed 1
     .venv/bin/python tools/attack.py --seed 1 --only 37
     .venv/bin/python tools/attack.py --kinds gate topic --seconds 60 --json attack.json
+    .venv/bin/python tools/attack.py --kinds forest --assume generic
 
 A law is a set of independent blocks (``attack_laws.py``), so what a structure's batches cost is
 known exactly, by enumeration. A structure is *wrong* if its batches cost more than 1e-3 nats in
 all, and *silently* wrong if eight sequences drawn by it end without a word or a refusal. Law K of
 a seed is the same whatever else is asked for; ``--only`` shows what was committed together in it.
+``--assume generic`` leaves the rehearsals out, which only laws of kind ``forest`` allow for.
 
 Discovery promises that a structure is wrong with a chance of ``failure_budget`` at most. So many
 laws of a kind, and so many in all, may be silently wrong by chance: the count is compared with a
@@ -24,6 +26,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -227,7 +230,12 @@ def by_block(verdicts: Sequence[Verdict]) -> dict[str, dict[str, int]]:
 
 
 def run(
-    laws: int, seed: int, *, seconds: float | None = None, kinds: Sequence[str] = KINDS
+    laws: int,
+    seed: int,
+    *,
+    seconds: float | None = None,
+    kinds: Sequence[str] = KINDS,
+    discover: Callable[..., cp.Structure] = cp.discover,
 ) -> list[tuple[int, Verdict]]:
     """Attack with so many laws, or for so long; show progress on a terminal."""
     found: list[tuple[int, Verdict]] = []
@@ -238,7 +246,7 @@ def run(
         while len(found) < laws and (seconds is None or time.monotonic() - began < seconds):
             drawn = law_of(seed, k, kinds)
             if drawn is not None:
-                found.append((k, attack(*drawn)))
+                found.append((k, attack(*drawn, discover)))
                 num_silent += found[-1][1].is_silent
                 progress.update(task, advance=1, description=f"{num_silent} silently wrong")
             k += 1
@@ -312,20 +320,27 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="stop after so long, whatever --laws says")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, metavar="KIND")
+    parser.add_argument("--assume", choices=("tested", "generic"), default="tested")
     parser.add_argument("--only", type=int, metavar="K", help="attack with law K, and show it")
     parser.add_argument("--json", type=Path, metavar="FILE")
     chosen = parser.parse_args()
+    if chosen.assume == "generic" and list(chosen.kinds) != ["forest"]:
+        parser.error("--assume generic is kept by laws of --kinds forest alone")
+    settings = cp.discovery.CompressedSettings(assume=chosen.assume)
+    discover = partial(cp.discover, settings=settings)
     # Laws with zeros are drawn on purpose, and one core is enough: laws are small.
     warnings.simplefilter("ignore", cp.errors.ZeroProbabilityWarning)
     set_num_threads(1)
     if chosen.only is not None:
         drawn = law_of(chosen.seed, chosen.only)
         assert drawn is not None
-        verdict = attack(*drawn)
+        verdict = attack(*drawn, discover)
         print("\n".join(told(verdict)))
         sys.exit(1 if verdict.is_silent or verdict.outcome == "failed" else 0)
     began = time.monotonic()
-    found = run(chosen.laws, chosen.seed, seconds=chosen.seconds, kinds=chosen.kinds)
+    found = run(
+        chosen.laws, chosen.seed, seconds=chosen.seconds, kinds=chosen.kinds, discover=discover
+    )
     counted = report(found, chosen.seed, time.monotonic() - began)
     print(f"attack: {len(found):,} laws in {counted['seconds']:.0f} s, seed {chosen.seed}")
     print("\n".join(table(counted)))
@@ -335,7 +350,7 @@ def main() -> None:
             what = one["said"] if one["outcome"] == "failed" else f"silently wrong by {nats} nats"
             print(f"  --seed {chosen.seed} --only {one['law']}: {one['kind']}, {what}")
     if chosen.json is not None:
-        written = {"made": [made_now()], **counted}
+        written = {"made": [made_now()], "assume": chosen.assume, **counted}
         chosen.json.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
     sys.exit(0 if counted["is_kept"] else 1)
 

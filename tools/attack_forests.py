@@ -1,6 +1,7 @@
 """Draw forests that are hard to decode, of any size, and count the certificates that are wrong.
 
     .venv/bin/python tools/attack_forests.py --laws 2000 --json docs/data/attack-forests.json
+    .venv/bin/python tools/attack_forests.py --laws 2000 --assume generic
     .venv/bin/python tools/attack_forests.py --seed 1 --only 37
 
 ``attack.py`` draws small laws of every kind; this draws forests alone, which the decoder of
@@ -64,6 +65,8 @@ SIZES = (WORD, 2 * WORD, BLOCK * WORD, 2 * BLOCK * WORD)
 EDGES_OF_BLOCKS = [n + d for n in SIZES for d in (-1, 0, 1)]
 KINDS = ("sizes", "tiny", "classes", "weak", "strong", "tied", "shared", "alike", "settled",
          "hubs", "pieces", "noise", "given")  # fmt: skip
+# Laws of which every choice acts, as ``generic`` assumes.
+GENERIC = ("sizes", "tiny", "classes", "strong", "tied", "hubs", "pieces", "given")
 
 
 @dataclass(frozen=True)
@@ -127,17 +130,20 @@ def draw_forest(draw: Draw, kind: str) -> Hard:
     if kind == "given":
         known = draw.random(length) < draw.uniform(0.0, 0.95)
         given[known] = law.sample(1, draw)[0][known]
-    generic = ("sizes", "tiny", "classes", "strong", "tied", "hubs", "pieces", "given")
-    is_generic = kind in generic
-    return Hard(kind, law, oracle, given, is_generic)
+    return Hard(kind, law, oracle, given, kind in GENERIC)
 
 
-def law_of(seed: int, k: int) -> tuple[Hard, cp.Streams, Assume]:
-    """Return law k of a seed, its streams, and what is assumed of it."""
+def law_of(seed: int, k: int, assume: Assume | None = None) -> tuple[Hard, cp.Streams, Assume]:
+    """Return law k of a seed, its streams, and what is assumed of it: as drawn, or as asked for.
+
+    Where ``generic`` is asked for, all laws keep that assumption.
+    """
     draw = np.random.default_rng([seed, k])
     streams = cp.Streams(*draw.integers(2**31, size=2).tolist())
-    hard = draw_forest(draw, KINDS[k % len(KINDS)])
-    return hard, streams, "generic" if hard.is_generic and draw.random() < 0.5 else "tested"
+    kinds = GENERIC if assume == "generic" else KINDS
+    hard = draw_forest(draw, kinds[k % len(kinds)])
+    drawn: Assume = "generic" if hard.is_generic and draw.random() < 0.5 else "tested"
+    return hard, streams, assume or drawn
 
 
 def information(hard: Hard, i: int, k: int) -> float:
@@ -212,6 +218,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "most_positions": max((row["n"] for row in rows), default=0),
         **{name: outcomes[name] for name in ("certified", "refused", "failed")},
         "decoded": sum(row["decoder"] == "peeling" for row in rows),
+        "generic": sum(row["assume"] == "generic" for row in rows),
         "not_whole": sum(row["unresolved"] > 0 for row in rows),
         "missed": sum(row["missed"] for row in rows),
         "most_missed_nats": max((row["missed_nats"] for row in rows), default=0.0),
@@ -248,13 +255,14 @@ def main() -> None:
     parser.add_argument("--laws", type=int, default=500)
     parser.add_argument("--seconds", type=float, help="stop after so long, whatever --laws says")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--assume", choices=("tested", "generic"), help="of all laws")
     parser.add_argument("--only", type=int, metavar="K", help="attack with law K, and show it")
     parser.add_argument("--json", type=Path, metavar="FILE")
     told = parser.parse_args()
     warnings.simplefilter("ignore")
     set_num_threads(1)
     if told.only is not None:
-        print(json.dumps(attack(*law_of(told.seed, told.only)), indent=1))
+        print(json.dumps(attack(*law_of(told.seed, told.only, told.assume)), indent=1))
         return
     rows: list[dict[str, Any]] = []
     began = time.monotonic()
@@ -262,7 +270,7 @@ def main() -> None:
         if told.seconds is not None and time.monotonic() - began > told.seconds:
             break
         k = len(rows)
-        rows.append({"law": k, **attack(*law_of(told.seed, k))})
+        rows.append({"law": k, **attack(*law_of(told.seed, k, told.assume))})
         if rows[-1].get("is_wrong") or rows[-1]["outcome"] == "failed" or rows[-1]["missed"]:
             print(rows[-1], flush=True)
         if len(rows) % 50 == 0:

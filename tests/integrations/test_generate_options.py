@@ -1,5 +1,6 @@
 """Every option of transformers' ``generate`` is honoured or raises an error that names it."""
 
+import inspect
 import re
 
 import pytest
@@ -16,6 +17,7 @@ from transformers import (
 from transformers.generation import MaxTimeCriteria
 
 import counterprobe as cp
+from counterprobe.integrations.generate_options import REASON_OF
 from counterprobe.integrations.transformers import generate, generate_from_folder
 from small_language import GeneratingBert, bert_tokenizer, generating_bert, generating_llada
 
@@ -192,6 +194,13 @@ def test_an_argument_of_generate_that_is_not_honoured_is_refused(
         model.generate(ids, custom_generate=generate, **more, **{name: value})
     with pytest.raises(ValueError, match=f"^{name} must be left out, got .+: .+"):
         generate_from_folder(model, ids, **more, **{name: value})
+
+
+def test_reasons_name_arguments_that_exist():
+    ours = {*inspect.signature(generate).parameters, *inspect.signature(cp.infill).parameters}
+    ours |= HONOURED.keys()
+    for reason in set(REASON_OF.values()):
+        assert set(re.findall(r"(\w+)=", reason)) <= ours, reason
 
 
 @pytest.mark.parametrize("name", ["use_model_defaults", "num_beam"])

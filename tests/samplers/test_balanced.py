@@ -67,3 +67,10 @@ def test_as_many_batches_as_positions_is_the_random_sequential_order(law):
     assert one.tokens.tolist() == other.tokens.tolist()
     assert one.round_of_position.tolist() == other.round_of_position.tolist()
     assert one.ledger == other.ledger
+
+
+@pytest.mark.parametrize("length", [7, 9])
+def test_distances_of_another_length_are_refused(length):
+    rule = cp.samplers.Spread(batches=2, distances=np.ones((length, length)))
+    with pytest.raises(ValueError, match="N = 8 positions"):
+        cp.sample(cp.families.path(8, target_seed=1).oracle(), rule, progress=False)

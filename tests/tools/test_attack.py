@@ -272,6 +272,20 @@ def test_a_few_laws_from_the_command_line(tmp_path, monkeypatch, capsys):
     assert end.value.code == 0 and "a law of kind forest" in said and "right" in said
 
 
+def test_the_generic_assumption_is_asked_of_forests_alone(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "attack.json"
+    words = ["attack.py", "--assume", "generic", "--laws", "2", "--seed", "3", "--json", str(file)]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as end:
+        attack.main()
+    assert end.value.code == 2 and "--kinds forest alone" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", [*words, "--kinds", "forest"])
+    with pytest.raises(SystemExit) as end:
+        attack.main()
+    told = json.loads(file.read_text())
+    assert (end.value.code, told["assume"], told["inside"]["certified"]) == (0, "generic", 2)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kinds", [KINDS, ["gate"]], ids=["all", "gate"])
 def test_half_a_minute_of_attacks_finds_no_more_than_chance_explains(kinds):

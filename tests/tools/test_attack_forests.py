@@ -32,6 +32,14 @@ def test_the_generic_assumption_is_asked_of_strong_tables(kind):
     assert all(hard.law.pair.min() < 1e-2 for hard, _, _ in drawn)
 
 
+def test_all_laws_keep_the_generic_assumption_where_it_is_asked_for():
+    drawn = [attack_forests.law_of(1, k, "generic") for k in range(16)]
+    assert {assume for _, _, assume in drawn} == {"generic"}
+    assert {hard.kind for hard, _, _ in drawn} == set(attack_forests.GENERIC)
+    assert all(hard.is_generic for hard, _, _ in drawn)
+    assert {attack_forests.law_of(1, k, "tested")[2] for k in range(13)} == {"tested"}
+
+
 @pytest.mark.parametrize("seed", [0, 9, 16])
 def test_no_edge_of_a_tied_matching_is_missed(seed):
     hard, streams, assume = law_of_kind("tied", seed)
@@ -91,7 +99,7 @@ def test_the_program_writes_what_it_counted_and_fails_when_much_is_wrong(
 ):
     file = tmp_path / "attack.json"
     monkeypatch.setattr(sys, "argv", ["attack_forests", "--laws", "2", "--json", str(file)])
-    monkeypatch.setattr(attack_forests, "law_of", lambda seed, k: attack_forests_law(seed))
+    monkeypatch.setattr(attack_forests, "law_of", lambda seed, k, assume: attack_forests_law(seed))
     with pytest.raises(SystemExit) as end:
         attack_forests.main()
     written = json.loads(file.read_text())

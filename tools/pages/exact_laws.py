@@ -45,7 +45,7 @@ def law_tables(sources: Sources) -> dict[str, str]:
 
 
 def law_values(sources: Sources) -> dict[str, Any]:
-    """Return the numbers of the prose: extremes over families."""
+    """Return the numbers of the prose: extremes over families, and what ``auto`` keeps to."""
     laws = {family: sources["peers-16384"][family] for family in FAMILIES}
     extremes = {
         name: {
@@ -55,7 +55,27 @@ def law_values(sources: Sources) -> dict[str, Any]:
         }
         for name in HUNDRED
     }
-    return {"laws": extremes}
+    return {"laws": extremes, "auto_laws": _auto(sources["auto"]["laws"]["0.1"], 0.1)}
+
+
+def _auto(measured: Mapping[str, Any], target: float) -> dict[str, Any]:
+    """Return what ``auto`` loses on random laws, and takes where it kept to its target before."""
+    drawn = [cell for name, cell in measured.items() if name.startswith("attack")]
+    kept = [
+        cell["evaluations"] / cell["before"]["evaluations"]
+        for name, cell in measured.items()
+        if name.startswith(("independent", "path", "star")) and cell["before"]["kl"] <= target
+    ]
+    more = [cell["evaluations"] / cell["before"]["evaluations"] for cell in drawn]
+    return {
+        "random": len(drawn),
+        "within": sum(cell["kl"] <= 1.5 * target for cell in drawn),
+        "within_before": sum(cell["before"]["kl"] <= 1.5 * target for cell in drawn),
+        "largest": max(cell["kl"] for cell in drawn) / target,
+        "evaluations": float(np.median(more)),
+        "kept_least": min(kept),
+        "kept_most": max(kept),
+    }
 
 
 def _first_screen(measured: Mapping[str, Any]) -> str:

@@ -252,7 +252,7 @@ def _decide(compared: Sequence[Comparison]) -> None:
 def _notes(compared: Sequence[Comparison]) -> list[str]:
     samplers = [entry.sampler for entry in compared]
     notes = [
-        "Total: evaluations. Rights: S selects after the reply, C commits candidates, V verifies, "
+        "Total: evaluations. Needs: S selects after the reply, C commits candidates, V verifies, "
         "M masks again; 'without S' is their number if each such selection were a probe."
     ]
     told = ", ".join(f"{rule.name} {rule.knows}" for rule in samplers if rule.knows)

@@ -93,8 +93,8 @@ REASONS = {
         "texts do not grow at their end; max_evaluations= bounds the evaluations of a sequence"
     ),
     "streamer": (
-        "positions are not filled in from left to right; counterprobe.infill has "
-        "callback_on_step_end"
+        "positions are not filled in from left to right; on_event= of counterprobe.infill is told "
+        "of every round"
     ),
     "output_attentions output_hidden_states output_logits output_scores": (
         "no forward is kept; return_dict_in_generate=True returns ledgers and log-probabilities"

@@ -57,8 +57,8 @@ class Ledger:
     widest_stage : int
         Evaluations in the largest stage: what one device would have to batch.
     selected_commits : int
-        Commits whose batch was chosen after the reply; without that right each costs one more
-        evaluation and one more stage.
+        Commits whose batch was chosen after the reply; where ``SELECT`` is not allowed each costs
+        one more evaluation and one more stage.
 
     A commit that draws from rows which a probe has already returned submits nothing: that probe
     becomes the commit.
@@ -84,7 +84,7 @@ class Ledger:
 
     @property
     def evaluations_without_selection(self) -> int:
-        """The total if every batch had to be fixed before its commit's reply."""
+        """Evaluations if every batch had to be fixed before its commit's reply."""
         return self.evaluations + self.selected_commits
 
     @property

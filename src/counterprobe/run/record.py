@@ -169,7 +169,7 @@ class RunRecord:
 
 
 def needs_of(names: list[str]) -> Need:
-    """Return the allowed that ``Need.names`` named."""
+    """Return the needs that :meth:`Need.names` listed."""
     found = Need.NONE
     for name in names:
         found |= Need[name.upper().replace("-", "_")]

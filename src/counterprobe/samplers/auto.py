@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterprobe.arguments import NotNegative
+from counterprobe.arguments import NotNegative, real_numbers
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Need
@@ -153,7 +153,7 @@ class Auto(Sampler):
 
 def _checked_distances(distances: ArrayLike) -> FloatArray:
     """Return a frozen copy with zeros on the diagonal; refuse what no distances can be."""
-    apart = np.array(distances, dtype=np.float64)
+    apart = real_numbers("distances", distances)
     if apart.ndim != 2 or apart.shape[0] != apart.shape[1]:
         raise ValueError(f"distances must have shape (N, N), got {apart.shape}")
     np.fill_diagonal(apart, 0.0)

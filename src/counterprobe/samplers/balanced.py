@@ -120,6 +120,11 @@ class Spread(Sampler):
         residual, generator = view.residual, rng("order")
         stride = min(self.batches, len(residual))
         if self.distances is not None:
+            if len(self.distances) != view.length:
+                raise ValueError(
+                    f"distances must have shape (N, N) with N = {view.length} positions of the "
+                    f"oracle, got {self.distances.shape}"
+                )
             plan = distance_plan(self.distances, stride, generator, positions=residual)
             yield CommitAll(plan.batches)
         else:

@@ -1,4 +1,4 @@
-"""Discovery at logarithmic cost: a compressed screen, then centroid layers; no needs needed."""
+"""Discovery at logarithmic cost: a compressed screen, then centroid layers; it only probes."""
 
 from __future__ import annotations
 

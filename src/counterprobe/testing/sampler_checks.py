@@ -219,7 +219,7 @@ def check_needs(sampler: Sampler, laws: Laws = None) -> None:
             try:
                 told(Run(oracle, allowed=Need.SELECT), STREAMS)
             except ValueError:
-                require(oracle.calls == 0, sampler.name, "asked before it missed its right")
+                require(oracle.calls == 0, sampler.name, "asked before it was refused")
             else:
                 raise ConformanceError(f"{sampler.name}: ran without {needed.names()}")
         without = told(Run(oracle, allowed=needed), STREAMS)
