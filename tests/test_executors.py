@@ -126,9 +126,9 @@ def test_a_worker_builds_once_and_functions_of_no_module_travel(tmp_path):
 
 def test_a_builder_with_weights_and_one_that_cannot_travel_are_refused(monkeypatch):
     monkeypatch.setattr("counterprobe.executors.MOST_BYTES", 1000)
-    with pytest.raises(ValueError, match=r"build must be at most 1,000 bytes, got .* weights"):
+    with pytest.raises(ValueError, match=r"build must not hold a model's weights, got .* bytes"):
         Workers(AtOnce(), partial(_double_with, np.zeros(1000)))
-    with pytest.raises(ValueError, match="build must be picklable"):
+    with pytest.raises(TypeError, match="pickle"):
         Workers(AtOnce(), partial(_double_with, threading.Lock()))
 
 
@@ -140,7 +140,6 @@ def test_what_broke_is_begun_again_in_a_fresh_executor():
     workers = Workers(iter(made).__next__, DOUBLING, on_loss=told.append)
     assert results(workers, range(6)) == [0, 2, 4, 6, 8, 10]
     assert told == ["a worker died: BrokenExecutor: gone"]
-    assert workers.num_lost == 1
 
 
 def test_an_executor_that_is_given_once_ends_with_a_word():
@@ -166,7 +165,7 @@ def test_a_killed_worker_of_the_standard_librarys_pool_is_replaced(tmp_path):
     tasks = [1, ("die", str(tmp_path / "dead"), 2), 3, 4]
     try:
         assert results(workers, tasks) == [2, 4, 6, 8]
-        assert len(made) == 2 and 1 <= workers.num_lost <= 3
+        assert len(made) == 2
     finally:
         for executor in made:
             executor.shutdown()
@@ -188,7 +187,7 @@ def test_a_worker_that_hangs_is_an_error_after_the_limit_and_leaves_nothing_behi
         workers = Workers(make, DOUBLING, timeout=60.0)
         ((process, *_),) = results(workers, [("process",)])
         late = Workers(make, DOUBLING, timeout=0.5)
-        with pytest.raises(ExecutorError, match=r"has answered for 0\.5 seconds: one hangs"):
+        with pytest.raises(ExecutorError, match=r"has answered for 0\.5 seconds"):
             results(late, [("hang",)])
     assert time.monotonic() - begun < executor_jobs.HANGS
     with pytest.raises(ProcessLookupError):

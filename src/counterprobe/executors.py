@@ -37,6 +37,7 @@ from concurrent.futures import (
 )
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from counterprobe import threads
@@ -142,8 +143,6 @@ class Workers:
     ----------
     size : int
         Number of workers.
-    num_lost : int
-        Pieces that were begun once more.
 
     Examples
     --------
@@ -167,7 +166,6 @@ class Workers:
     ) -> None:
         if timeout is not None and not 0 < timeout < math.inf:
             raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}")
-        self.num_lost = 0
         self._waiting: deque[Piece] = deque()
         self._under_way: dict[Future[bytes | None], Piece] = {}
         self._timeout, self._on_loss = timeout, on_loss
@@ -197,6 +195,7 @@ class Workers:
                 if piece.outcome is not None:
                     return piece
             self._step(self._under_way)
+            self._fill()
 
     def result(self, piece: Piece) -> Any:
         """Return what came of a piece, or raise its error."""
@@ -234,14 +233,7 @@ class Workers:
         for future in done:
             self._take(future)
         if not done:
-            late = [*self._under_way.values(), *self._waiting]
-            for piece in late:
-                piece.fail(
-                    f"no worker has answered for {self._timeout:g} seconds: one hangs, or the "
-                    "limit is too short"
-                )
-            self.forget(late)
-        self._fill()
+            self._fail_all(f"no worker has answered for {self._timeout:g} seconds")
 
     def _take(self, future: Future[bytes | None]) -> None:
         """Take what came of a piece; nothing if it was lost with another."""
@@ -274,10 +266,8 @@ class Workers:
                 piece.losses += 1
         self._under_way = {}
         if self._renew is None:
-            lost += self._waiting
-            self._waiting.clear()
-            for piece in lost:
-                piece.fail(f"{said}; a callable that makes the executor would make another")
+            self._waiting.extend(lost)
+            self._fail_all(f"{said}; a callable that makes the executor would make another")
             return
         logger.info("%s", said)
         self._on_loss(said)
@@ -287,28 +277,24 @@ class Workers:
             if piece.losses == ATTEMPTS:
                 piece.fail(f"{said} ({ATTEMPTS} times for one piece)")
                 continue
-            self.num_lost += 1
             self._begin(piece)
             while piece.losses == ATTEMPTS - 1 and piece.outcome is None:
                 self._step([one for one, mine in self._under_way.items() if mine is piece])
+
+    def _fail_all(self, said: str) -> None:
+        pieces = [*self._under_way.values(), *self._waiting]
+        for piece in pieces:
+            piece.fail(said)
+        self.forget(pieces)
 
 
 def _pickled(name: str, thing: Any) -> bytes:
     """Return a builder or a task as bytes; functions of a script or notebook travel by value."""
     import cloudpickle  # type: ignore[import-untyped]
 
-    try:
-        data: bytes = cloudpickle.dumps(thing)
-    except Exception as problem:
-        raise ValueError(
-            f"{name} must be picklable, such as a function of a module, got {thing!r} ({problem})"
-            "; for a model take counterprobe.infilling.task.ModelOracle"
-        ) from problem
+    data: bytes = cloudpickle.dumps(thing)
     if len(data) > MOST_BYTES:
-        raise ValueError(
-            f"{name} must be at most {MOST_BYTES:,} bytes, got {len(data):,}; load weights in the "
-            "worker: counterprobe.infilling.task.ModelOracle"
-        )
+        raise ValueError(f"{name} must not hold a model's weights, got {len(data):,} bytes")
     return data
 
 
@@ -345,22 +331,15 @@ def local_processes(workers: int | None = None) -> Iterator[Callable[[], Executo
     if workers is not None:
         whole_number("workers", workers, at_least=1)
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-
-    def make() -> Executor:
-        made: Executor = loky.get_reusable_executor(
-            workers or threads.num_threads(),
-            timeout=3600,  # a worker that has nothing to do keeps its model so long
-            initializer=_begin,
-            initargs=(os.getpid(),),
-            env=one_thread,
-        )
-        return made
-
+    make: Callable[[], Any] = partial(
+        loky.get_reusable_executor, workers or threads.num_threads(),
+        timeout=3600,  # a worker that has nothing to do keeps its model so long
+        initializer=_begin, initargs=(os.getpid(),), env=one_thread,
+    )  # fmt: skip
     try:
         yield make
     finally:
-        ended: Any = make()
-        ended.shutdown(wait=True, kill_workers=True)
+        make().shutdown(wait=True, kill_workers=True)
 
 
 def _begin(parent: int) -> None:
@@ -387,19 +366,18 @@ def cluster(address: str, gpus: float = 0.0) -> Iterator[Executor]:
         That each piece asks for, on Ray.
     """
     kind, _, where = address.partition(":")
-    if kind == "ray":
-        with RayExecutor(where or "auto", num_gpus=gpus) as found:
-            yield found
-    elif kind in ("tcp", "tls"):
-        distributed = load_extra("distributed", "dask", "a Dask cluster")
-        try:
-            client = distributed.Client(address, timeout=CONNECT_SECONDS)
-        except (OSError, TimeoutError) as problem:
-            raise ExecutorError(f"no Dask scheduler at {address}: {_said(problem)}") from problem
-        with client:
-            yield client.get_executor(pure=False)
-    else:
+    if kind not in ("tcp", "tls", "ray"):
         raise ValueError(f"address must be tcp://HOST:PORT or ray:HOST:PORT, got {address!r}")
+    try:
+        if kind == "ray":
+            joined: Any = RayExecutor(where or "auto", num_gpus=gpus)
+        else:
+            distributed = load_extra("distributed", "dask", "a Dask cluster")
+            joined = distributed.Client(address, timeout=CONNECT_SECONDS)
+    except (OSError, RuntimeError, ValueError) as problem:
+        raise ExecutorError(f"no cluster at {address}: {_said(problem)}") from problem
+    with joined:
+        yield joined if kind == "ray" else joined.get_executor(pure=False)
 
 
 class RayExecutor(Executor):
@@ -419,19 +397,12 @@ class RayExecutor(Executor):
         self._ray = ray = load_extra("ray", "ray", "a Ray cluster")
         self._joined = not ray.is_initialized()
         if self._joined:
-            try:
-                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-            except (ConnectionError, RuntimeError, ValueError, TimeoutError) as problem:
-                raise ExecutorError(
-                    f"no Ray cluster at {address}: {_said(problem)}; start one with `ray start "
-                    "--head`"
-                ) from problem
-        has = ray.cluster_resources()
-        asked = {"CPU": num_cpus, "GPU": num_gpus}
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        has, asked = ray.cluster_resources(), {"CPU": num_cpus, "GPU": num_gpus}
         room = [int(has.get(kind, 0) / count) for kind, count in asked.items() if count]
         self.num_workers = min(room, default=1)
         if not self.num_workers:
-            raise ExecutorError(f"the Ray cluster has no room for a task: {asked} of {has}")
+            raise ValueError(f"tasks must fit into the Ray cluster, got {asked} of {has}")
         # GPU tasks, too, keep their process: it holds the model.
         settings = {"max_calls": 0, "max_retries": ATTEMPTS - 1}
         self._task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, **settings)(_call)

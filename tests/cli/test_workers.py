@@ -57,7 +57,7 @@ def test_compare_gives_the_same_table_from_processes():
 def test_a_limit_that_no_worker_keeps_ends_with_a_word(words, what, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run(*words, "--workers", 1, "--timeout", 1e-6)
-    told = "no worker has answered for 1e-06 seconds: one hangs, or the limit is too short"
+    told = "no worker has answered for 1e-06 seconds"
     assert result.exit_code == 1
     assert what.format(told) in result.stderr
 

@@ -194,7 +194,7 @@ def test_rows_and_ledgers_of_processes_are_those_of_one(kind):
         oracle = LAW.oracle().sharded(where, piece=5)
         result = sampler(cp.run.Run(oracle), cp.Streams(3, 4))
     np.testing.assert_array_equal(result.tokens, alone.tokens)
-    assert result.ledger == alone.ledger and oracle.num_lost == 0
+    assert result.ledger == alone.ledger
 
 
 # ----- Faults -------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def test_a_killed_replica_is_asked_elsewhere_and_counted_once(tmp_path):
     with local_processes(2) as make:
         oracle = LAW.oracle().sharded(make, build=build, piece=4, on_loss=losses.append)
         rows, ledger = probing_run(oracle, mark=1)
-    assert oracle.num_lost >= 1 and len(losses) == 1 and "SIGKILL" in losses[0]
+    assert len(losses) == 1 and "SIGKILL" in losses[0]
     expected, alone = probing_run(LAW.oracle(), mark=1)
     same_rows(rows, expected)
     assert ledger == alone

@@ -84,10 +84,8 @@ class Sharded(Wrapper):
     ) -> None:
         super().__init__(oracle)
         if depends_on_order(self.inner):
-            raise OracleError(
-                f"oracle {self.name!r} depends on the order of commits, which replicas do not "
-                "share; shard its by_index() instead"
-            )
+            said = "depends on the order of commits, which no replica knows; shard its by_index()"
+            raise OracleError(f"oracle {self.name!r} {said}")
         batch = getattr(self.inner, "batch_size", None) or PIECE
         batch = batch if batch <= MOST_STATES else PIECE
         self._piece = whole_number("piece", piece or -(-PIECE // batch) * batch, at_least=1)
@@ -101,11 +99,6 @@ class Sharded(Wrapper):
         count = self._workers.num_open
         is_full = count >= AHEAD * self._workers.size
         return replace(self.inner.info, ahead=1 if is_full else 1 + count)
-
-    @property
-    def num_lost(self) -> int:
-        """Pieces that were asked once more because their worker died."""
-        return self._workers.num_lost
 
     def ability(self, kind: type[T]) -> T | None:
         """Return None: replicas answer plain queries alone."""
