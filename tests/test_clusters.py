@@ -1,9 +1,10 @@
-"""loky, a local Dask cluster and Ray for real, each with a worker that is killed midway.
+"""loky, a local Dask cluster, Ray and MPI for real, each with a worker that is killed midway.
 
 Whatever happens to workers, tokens, ledgers and stores are those of one process.
 """
 
 import os
+import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -171,3 +172,21 @@ def test_a_cluster_that_is_not_there_is_said():
     with pytest.raises(ExecutorError, match=r"no cluster at ray:127\.0\.0\.1:1: "):
         with cluster("ray:127.0.0.1:1"):
             pass
+
+
+def mpi(*arguments):
+    """Run the program of three ranks, two of them workers."""
+    folder = Path(executor_jobs.__file__).parent
+    return subprocess.run(
+        [Path(sys.executable).parent / "mpiexec", "-n", "3", sys.executable, "-m",
+         "mpi4py.futures", folder / "mpi_program.py", *arguments],
+        capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])},
+    )  # fmt: skip
+
+
+def test_ranks_of_mpi_give_the_same_and_end_together(tmp_path):
+    done = mpi()
+    assert done.stdout.split() == ["True"], done.stderr
+    assert mpi(tmp_path / "killed").returncode != 0
+    assert (tmp_path / "killed").exists()

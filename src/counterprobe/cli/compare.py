@@ -130,10 +130,10 @@ def compare(
     laws = [one.build() for one in drawn]
     law = laws[0]
     where, on_loss = executor.open(), output.hold(options.losses_told())
+    spread: dict[str, Any] = {"timeout": executor.timeout, "on_loss": on_loss}
     seeds = list(range(seed, seed + runs))
-    measuring: dict[str, Any] = {
-        "draws": kl_draws if evaluate else None, "max_evaluations": max_evaluations
-    }  # fmt: skip
+    draws = kl_draws if evaluate else None
+    measuring: dict[str, Any] = {"draws": draws, "max_evaluations": max_evaluations}
     say_costs(chosen, law)
     compared: list[Comparison] = []
     finished: list[Trial] = []
@@ -141,8 +141,7 @@ def compare(
 
     def run_all(rules: list[Sampler], what: str = "") -> Iterator[Comparison]:
         if where is not None:
-            spread = {"timeout": executor.timeout, "on_loss": on_loss, **measuring}
-            yield from compare_on(where, laws, rules, seeds, **spread)
+            yield from compare_on(where, laws, rules, seeds, **spread, **measuring)
             return
         for k, rule in enumerate(rules):
             finished.clear()
