@@ -46,10 +46,7 @@ from counterprobe.digests import digest_of
 from counterprobe.errors import CounterprobeError
 from counterprobe.extras import load_extra
 
-__all__ = [
-    "AHEAD", "ExecutorError", "Executors", "Piece", "RayExecutor", "Workers", "cluster",
-    "local_processes",
-]  # fmt: skip
+__all__ = ["ExecutorError", "Executors", "RayExecutor", "Workers", "cluster", "local_processes"]
 
 logger = logging.getLogger("counterprobe")
 
@@ -97,12 +94,10 @@ def _work(caller: int, key: bytes, build: bytes | None, task: bytes) -> bytes | 
 def _portable(error: Exception) -> Exception:
     """Return an error that arrives in another process with its kind and its words."""
     try:
-        copy = pickle.loads(pickle.dumps(error))
+        pickle.loads(pickle.dumps(error))
     except Exception:  # errors with arguments of their own often cannot be rebuilt
-        copy = None
-    if type(copy) is type(error) and str(copy) == str(error):
-        return error
-    return CounterprobeError(f"{type(error).__name__}: {error}")
+        return CounterprobeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 # ----- In the caller ------------------------------------------------------------------------
@@ -162,7 +157,7 @@ class Workers:
         *,
         workers: int | None = None,
         timeout: float | None = None,
-        on_loss: Callable[[str], object] = lambda reason: None,
+        on_loss: Callable[[str], object] = logger.info,
     ) -> None:
         if timeout is not None and not 0 < timeout < math.inf:
             raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}")
@@ -256,22 +251,15 @@ class Workers:
 
     def _replace(self, said: str) -> None:
         """Begin what was lost in a fresh executor, where there can be one."""
-        lost = []
-        for future, piece in list(self._under_way.items()):
-            is_done = future.done() and not future.cancelled() and future.exception() is None
-            if is_done and future.result() is not None:
-                self._take(future)
-            else:
-                lost.append(piece)
-                piece.losses += 1
-        self._under_way = {}
+        lost, self._under_way = [*self._under_way.values()], {}
         if self._renew is None:
             self._waiting.extend(lost)
             self._fail_all(f"{said}; a callable that makes the executor would make another")
             return
-        logger.info("%s", said)
         self._on_loss(said)
         self._executor = self._renew()
+        for piece in lost:
+            piece.losses += 1
         # The last attempt is made alone, so that no piece is blamed for the end of another.
         for piece in sorted(lost, key=lambda one: one.losses < ATTEMPTS - 1):
             if piece.losses == ATTEMPTS:
@@ -417,8 +405,9 @@ class RayExecutor(Executor):
         if not self.num_workers:
             raise ValueError(f"tasks must fit into the Ray cluster, got {asked} of {has}")
         # GPU tasks, too, keep their process: it holds the model.
-        settings = {"max_calls": 0, "max_retries": ATTEMPTS - 1}
-        self._task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, **settings)(_call)
+        retries = ATTEMPTS - 1
+        make = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_calls=0, max_retries=retries)
+        self._task = make(lambda fn, args, kwargs: fn(*args, **kwargs))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit a task."""
@@ -429,7 +418,3 @@ class RayExecutor(Executor):
         """Leave the cluster, where this joined it."""
         if self._joined:
             self._ray.shutdown()
-
-
-def _call(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    return fn(*args, **kwargs)

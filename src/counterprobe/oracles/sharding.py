@@ -29,7 +29,7 @@ from counterprobe.executors import AHEAD, ExecutorError, Executors, Workers
 from counterprobe.oracles.abilities import depends_on_order
 from counterprobe.oracles.oracle import Oracle, OracleInfo, Wrapper, as_oracle
 from counterprobe.oracles.query import Query, Readouts, Reply
-from counterprobe.rows import Rows, concatenate
+from counterprobe.rows import concatenate
 
 __all__ = ["PIECE", "Sharded"]
 
@@ -90,7 +90,7 @@ class Sharded(Wrapper):
         batch = batch if batch <= MOST_STATES else PIECE
         self._piece = whole_number("piece", piece or -(-PIECE // batch) * batch, at_least=1)
         self._classes: dict[bytes, TokenClasses] = {}
-        make = partial(_Replica, build or partial(_itself, self.inner), _described(self.inner))
+        make = partial(_Replica, build or partial(as_oracle, self.inner), _described(self.inner))
         self._workers = Workers(executor, make, **options)
 
     @property
@@ -109,21 +109,19 @@ class Sharded(Wrapper):
         parts = self._split(query.states, query.readouts)
         known = frozenset(self._classes)
         pieces = [self._workers.submit((*part, known)) for *part, _ in parts]
+        drop = partial(self._workers.forget, pieces)
 
         def wait() -> Reply:
             try:
-                found = [_unpacked(self._workers.result(one), self._classes) for one in pieces]
+                found = [self._workers.result(one) for one in pieces]
             except ExecutorError as problem:
                 raise ExecutorError(f"oracle {self.name!r}: {problem}") from problem
             finally:
                 drop()
             order = np.concatenate([index for *_, index in parts])
-            rows = concatenate(found)
+            rows = concatenate([_Unpacker(one, self._classes).load() for one in found])
             is_sorted = bool((order[1:] > order[:-1]).all())
             return Reply(rows if is_sorted else rows.take(np.argsort(order, kind="stable")))
-
-        def drop() -> None:
-            self._workers.forget(pieces)
 
         return Reply.later(wait, drop)
 
@@ -151,7 +149,6 @@ class _Replica:
 
     def __init__(self, build: Callable[[], Oracle], described: dict[str, Any]) -> None:
         self._oracle = as_oracle(build())
-        self._digests: dict[int, tuple[TokenClasses, bytes]] = {}
         for name, mine in _described(self._oracle).items():
             if mine != described[name] and None not in (mine, described[name]):
                 raise OracleError(
@@ -163,15 +160,8 @@ class _Replica:
         """Answer a piece."""
         states, readouts, known = task
         file = io.BytesIO()
-        _Packer(file, self._digest, known).dump(self._oracle.rows(states, readouts))
+        _Packer(file, known).dump(self._oracle.rows(states, readouts))
         return file.getvalue()
-
-    def _digest(self, classes: TokenClasses) -> bytes:
-        """Return what tells class maps apart; computed once for each."""
-        if id(classes) not in self._digests:
-            digest = digest_of(*(getattr(classes, part.name) for part in fields(classes)))
-            self._digests[id(classes)] = classes, digest
-        return self._digests[id(classes)][1]
 
 
 def _described(oracle: Oracle) -> dict[str, Any]:
@@ -181,26 +171,20 @@ def _described(oracle: Oracle) -> dict[str, Any]:
     return {**sizes, "digest": oracle.digest}
 
 
-def _itself(oracle: Oracle) -> Oracle:
-    return oracle
-
-
 # ----- Rows on their way --------------------------------------------------------------------
 
 
 class _Packer(pickle.Pickler):
     """Pickles rows: a class map that the other side knows as its digest, tensors from the host."""
 
-    def __init__(
-        self, file: io.BytesIO, digest: Callable[[TokenClasses], bytes], known: frozenset[bytes]
-    ) -> None:
+    def __init__(self, file: io.BytesIO, known: frozenset[bytes]) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
-        self._digest, self._known = digest, known
+        self._known = known
 
     def persistent_id(self, thing: Any) -> tuple[bytes, bytes | None] | None:
         if not isinstance(thing, TokenClasses):
             return None
-        digest = self._digest(thing)
+        digest = digest_of(*(getattr(thing, part.name) for part in fields(thing)))
         return digest, None if digest in self._known else pickle.dumps(thing)
 
     def reducer_override(self, thing: Any) -> Any:
@@ -216,8 +200,8 @@ class _Packer(pickle.Pickler):
 class _Unpacker(pickle.Unpickler):
     """Reads rows; those of one class map share one object, as rows of one oracle do."""
 
-    def __init__(self, file: io.BytesIO, classes: dict[bytes, TokenClasses]) -> None:
-        super().__init__(file)
+    def __init__(self, data: bytes, classes: dict[bytes, TokenClasses]) -> None:
+        super().__init__(io.BytesIO(data))
         self._classes = classes
 
     def persistent_load(self, pid: tuple[bytes, bytes | None]) -> TokenClasses:
@@ -226,11 +210,6 @@ class _Unpacker(pickle.Unpickler):
             # Built anew: unpickled arrays are writeable, for which no kernel is compiled.
             self._classes[digest] = replace(pickle.loads(data))
         return self._classes[digest]
-
-
-def _unpacked(data: bytes, classes: dict[bytes, TokenClasses]) -> Rows:
-    rows: Rows = _Unpacker(io.BytesIO(data), classes).load()
-    return rows
 
 
 def _tensor(bits: NDArray[np.uint8], dtype: str, shape: tuple[int, ...]) -> Any:
