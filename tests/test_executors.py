@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -14,13 +15,25 @@ from concurrent.futures import (
     ThreadPoolExecutor,
 )
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import executor_jobs
+from counterprobe.cli.main import app
 from counterprobe.errors import OracleError
-from counterprobe.executors import AHEAD, ExecutorError, Workers, cluster, local_processes
+from counterprobe.executors import (
+    AHEAD,
+    ATTEMPTS,
+    MOST_BYTES,
+    ExecutorError,
+    Workers,
+    cluster,
+    local_processes,
+)
+from counterprobe.oracles.sharding import PIECE
 
 DOUBLING = executor_jobs.build_doubling
 
@@ -248,3 +261,24 @@ def test_importing_the_package_loads_no_executor():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+# ----- docs/executors.md --------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[1] / "docs" / "executors.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^counterprobe (.+)$", PAGE, flags=re.MULTILINE)
+
+
+def test_the_numbers_of_the_page_are_those_of_the_code():
+    assert (PIECE, AHEAD, ATTEMPTS, MOST_BYTES) == (32, 3, 3, 64 << 20)
+    for said in ("pieces of 32 states", "three pieces per worker", "up to three times", "64 MiB"):
+        assert said in PAGE
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_of_the_page_have_the_options_they_show(command):
+    words = command.split()
+    verbs = words[: next(k for k, word in enumerate(words) if word.startswith("--"))]
+    shown = CliRunner().invoke(app, [*verbs, "--help"], terminal_width=200).stdout
+    for option in re.findall(r"--[a-z-]+", command):
+        assert option in shown
