@@ -165,15 +165,6 @@ def test_a_worker_that_hangs_is_an_error(where):
         workers.result(workers.submit(("hang",)))
 
 
-def test_a_cluster_that_is_not_there_is_said():
-    with pytest.raises(ExecutorError, match=r"no cluster at tcp://127\.0\.0\.1:1: "):
-        with cluster("tcp://127.0.0.1:1"):
-            pass
-    with pytest.raises(ExecutorError, match=r"no cluster at ray:127\.0\.0\.1:1: "):
-        with cluster("ray:127.0.0.1:1"):
-            pass
-
-
 def mpi(*arguments):
     """Run the program of three ranks, two of them workers."""
     folder = Path(executor_jobs.__file__).parent

@@ -254,6 +254,13 @@ def test_an_address_of_no_cluster_is_refused(address):
             pass
 
 
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "ray:127.0.0.1:1", "tcp://x:y"])
+def test_a_cluster_that_is_not_there_is_said_at_once(address):
+    with pytest.raises(ExecutorError, match=f"no cluster at {address}: "):
+        with cluster(address):
+            pass
+
+
 def test_importing_the_package_loads_no_executor():
     code = (
         "import sys, counterprobe, counterprobe.executors; "

@@ -24,6 +24,7 @@ import math
 import os
 import pickle
 import signal
+import socket
 import threading
 import time
 from collections import deque
@@ -369,7 +370,10 @@ def cluster(address: str, gpus: float = 0.0) -> Iterator[Executor]:
     kind, _, where = address.partition(":")
     if kind not in ("tcp", "tls", "ray"):
         raise ValueError(f"address must be tcp://HOST:PORT or ray:HOST:PORT, got {address!r}")
+    host, _, port = where.strip("/").rpartition(":")
     try:
+        if host:  # Ray itself would try for minutes
+            socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
         if kind == "ray":
             joined: Any = RayExecutor(where or "auto", num_gpus=gpus)
         else:
