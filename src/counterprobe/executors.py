@@ -38,7 +38,6 @@ from concurrent.futures import (
 )
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from counterprobe import threads
@@ -320,28 +319,28 @@ def local_processes(workers: int | None = None) -> Iterator[Callable[[], Executo
     if workers is not None:
         whole_number("workers", workers, at_least=1)
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    get: Callable[[], Any] = partial(
-        loky.get_reusable_executor, workers or threads.num_threads(),
-        timeout=3600,  # a worker that has nothing to do keeps its model so long
-        initializer=_begin, initargs=(os.getpid(),), env=one_thread,
-    )  # fmt: skip
+    made: list[Any] = []
 
     def make() -> Executor:
-        made: Executor = get()
+        count = workers or threads.num_threads()
+        starting = {"initializer": _begin, "initargs": (os.getpid(),), "env": one_thread}
+        made.append(loky.ProcessPoolExecutor(count, **starting))
         is_main = threading.current_thread() is threading.main_thread()
         # Processes inherit that Ctrl-C is ignored, and never see one, not even while they import.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_main else None
         try:
-            made.submit(int)  # starts them
+            made[-1].submit(int)  # starts them
         finally:
             if is_main:
                 signal.signal(signal.SIGINT, before)
-        return made
+        found: Executor = made[-1]
+        return found
 
     try:
         yield make
     finally:
-        get().shutdown(wait=True, kill_workers=True)
+        for one in made:
+            one.shutdown(wait=True, kill_workers=True)
 
 
 def _begin(parent: int) -> None:
