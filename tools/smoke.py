@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import counterprobe as cp
-from counterprobe.extras import MissingExtra
+from counterprobe.extras import MissingExtra, load_extra
 
 BACKBONE = """\
 ATOM      1  N   ALA A   1      11.104   6.134  -6.504  1.00  0.00           N
@@ -96,11 +96,14 @@ def study(folder: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def ray(folder: Path) -> None:
-    """Reach the engine of a cluster."""
-    from counterprobe.extras import load_extra
+def dask(folder: Path) -> None:
+    """Load what joins a Dask cluster."""
+    load_extra("distributed", "dask", "a Dask cluster")
 
-    load_extra("ray", "ray", "a Ray engine")
+
+def ray(folder: Path) -> None:
+    """Load what joins a Ray cluster."""
+    load_extra("ray", "ray", "a Ray cluster")
 
 
 # The extra, what it installs, and what needs it.
@@ -111,6 +114,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], Callable[[Path], None]]] = {
     "structures": (("gemmi",), structures),
     "antibodies": (("immunum",), antibodies),
     "study": (("matplotlib", "pyarrow"), study),
+    "dask": (("distributed",), dask),
     "ray": (("ray",), ray),
 }
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from soak_cases import draw_case, require, tiny_model
 
 import counterprobe as cp
-from counterprobe.engines import Engine, InProcess, Processes, ShardedOracle
+from counterprobe.executors import Executors, local_processes
 from counterprobe.infilling.task import make_task
 from counterprobe.oracles import Oracle
 from counterprobe.study import Store, read_config, run_study
@@ -112,7 +112,7 @@ def workers_of(pid: int) -> list[int]:
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
         for child in children:
-            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if b"loky.backend.popen" in Path(f"/proc/{child}/cmdline").read_bytes():
                 found.append(int(child))
     except OSError:  # another system, or one that has just ended
         pass
@@ -145,32 +145,30 @@ def replicated(draw: np.random.Generator, seen: Counter[str]) -> None:
             _, result = case.run(oracle, on_event=watch)
             return result.state.tolist(), result.ledger
 
-    expected, ledger = on_engine(InProcess(), make, run, None)
+    with ThreadPoolExecutor(1) as executor:
+        expected, ledger = on_replicas(executor, make, run, None)
     moments = sorted(map(int, draw.integers(max(1, ledger.evaluations), size=2)))
 
     def watch(progress: cp.run.Progress) -> None:
         while moments and progress.ledger.evaluations >= moments[0]:
             moments.pop(0)
-            victims = sorted(multiprocessing.active_children(), key=lambda child: child.pid or 0)
+            victims = workers_of(os.getpid())
             if victims:
-                victims[int(draw.integers(len(victims)))].kill()
+                os.kill(victims[int(draw.integers(len(victims)))], signal.SIGKILL)
                 seen["replicas killed"] += 1
 
-    found, charged = on_engine(Processes(2), make, run, cp.run.Listener(watch, cp.run.Progress))
+    with local_processes(2) as where:
+        listener = cp.run.Listener(watch, cp.run.Progress)
+        found, charged = on_replicas(where, make, run, listener)
     require(found == expected, "replicas that were killed gave another result")
     require(charged == ledger, f"with replicas {charged} was charged, without {ledger}")
-    require(not multiprocessing.active_children(), "a replica outlived its run")
+    require(not workers_of(os.getpid()), "a replica outlived its run")
     seen["replicated"] += 1
 
 
-def on_engine(engine: Engine, make: Any, run: Any, watch: Any) -> tuple[Any, Any]:
-    """Run on replicas, and check that what they answered is what was charged."""
-    with ShardedOracle(engine, make, batch_size=4) as oracle:
-        result, ledger = run(oracle, watch)
-        answered = oracle.num_evaluated - oracle.num_measured
-        require(
-            answered == ledger.evaluations, f"charged {ledger.evaluations}, answered {answered}"
-        )
+def on_replicas(executor: Executors, make: Any, run: Any, watch: Any) -> tuple[Any, Any]:
+    """Run on replicas; return the result and the ledger."""
+    result, ledger = run(make().sharded(executor, build=make, piece=4), watch)
     return result, ledger
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from functools import lru_cache
 
 __all__ = [
     "num_threads",
-    "one_thread_for_children",
     "run_in_parts",
     "run_watched",
     "set_num_threads",
@@ -41,25 +39,6 @@ def set_num_threads(count: int) -> None:
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count!r}")
     _limit[:] = [count]
-
-
-@contextmanager
-def one_thread_for_children() -> Iterator[None]:
-    """Let matrix libraries of processes that are spawned meanwhile use one thread each.
-
-    They read their limit from the environment when they are loaded, before any code of ours runs.
-    """
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @lru_cache(maxsize=4)

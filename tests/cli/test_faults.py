@@ -148,12 +148,12 @@ def test_a_log_is_begun_gone_on_with_and_refused_for_another_run(tmp_path):
     assert text.read_text() == "mine"
 
 
-def test_a_log_begun_here_is_gone_on_with_on_an_engine_with_retries(tmp_path, asked):
+def test_a_log_is_gone_on_with_with_retries(tmp_path, asked):
     log = tmp_path / "run.log"
     words = (*SHORT, "--count", 2, "--recheck", 0.1, "--checkpoint", log)
     begun = record_of(*words)
     asked.clear()
-    record = record_of(*words, "--engine", "local", "--retries", 2)
+    record = record_of(*words, "--retries", 2)
     assert record["texts"] == begun["texts"] and record["evaluations"] == begun["evaluations"]
     assert begun["faults"]["repeated"] == record["faults"]["repeated"] == 1
     assert record["faults"]["asked_to_recognise"] == 1 and sum(asked) == 2

@@ -33,7 +33,7 @@ def edit(file: Path, **changes: object) -> None:
         ("compare", "--n", 30, "--samplers", "random-balanced,threshold", "--runs", 2),
         ("discover", "--n", 30, "--family", "matching", "--seed", 3),
         ("discover", *MODEL, "--probes", 16),
-        ("infill", *MODEL, "--count", 2, "--likelihood-orders", 1, "--engine", "local"),
+        ("infill", *MODEL, "--count", 2, "--likelihood-orders", 1),
         ("infill", *MODEL, "--top-k", 2),
         ("compare-models", *MODEL, "--samplers", "one-batch,punt", "--count", 2, "--no-evaluate"),
         ("dependence", "--family", "growing-stars", "--n", 20, "--samples", 2),

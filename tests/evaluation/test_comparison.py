@@ -1,6 +1,8 @@
 """What trials of one sampler sum up to."""
 
 import math
+import pickle
+from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,8 +11,6 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import families, samplers
-from counterprobe.engines import InProcess
-from counterprobe.engines.outcomes import Failed, Lost
 from counterprobe.evaluation.comparison import compare_on, compare_sampler, swept
 from counterprobe.evaluation.trial import run_trial
 from counterprobe.samplers import (
@@ -84,7 +84,7 @@ def test_an_error_ends_one_sampler_and_is_kept():
     assert math.isnan(nothing.seconds)
 
 
-# ----- On an engine ------------------------------------------------------------------------
+# ----- On an executor ----------------------------------------------------------------------
 
 
 LAWS, SEEDS = [families.path(12, 1), families.path(12, 2)], [3, 4]
@@ -94,25 +94,19 @@ class Death(Exception):
     """Ends the worker that raises it."""
 
 
-class Losing(InProcess):
-    """This process, as if a task could end it."""
+class Losing(Executor):
+    """This thread, as if a task could end it."""
 
-    attempts = 3
+    num_workers = 1
 
-    def start_worker(self, prepared):
-        return LosingWorker(super().start_worker(prepared))
-
-
-class LosingWorker:
-    is_placed = True
-
-    def __init__(self, worker):
-        self.send, self.close, self._receive = worker.send, worker.close, worker.receive
-
-    def receive(self):
-        outcome = self._receive()
-        died = isinstance(outcome, Failed) and isinstance(outcome.error, Death)
-        return Lost("it died") if died else outcome
+    def submit(self, fn, /, *args, **kwargs):
+        future = Future()
+        reply = fn(*args, **kwargs)
+        if reply is not None and isinstance(pickle.loads(reply)[1], Death):
+            future.set_exception(BrokenExecutor("it died"))
+        else:
+            future.set_result(reply)
+        return future
 
 
 @dataclass(frozen=True)
@@ -138,10 +132,11 @@ def outcomes(entry):
 def test_a_run_whose_workers_die_is_made_again_and_one_that_always_dies_fails_alone():
     losses = []
     Deadly.died.clear()
-    rules = [Deadly(2), Deadly(100), samplers.OneBatch()]
-    one, other, last = compare_on(Losing(), LAWS, rules, SEEDS, draws=None, on_loss=losses.append)
-    (alone,) = compare_on(InProcess(), LAWS, [samplers.OneBatch()], SEEDS, draws=None)
+    rules = [Deadly(1), Deadly(100), samplers.OneBatch()]
+    one, other, last = compare_on(Losing, LAWS, rules, SEEDS, draws=None, on_loss=losses.append)
+    alone = compare_sampler(LAWS, samplers.OneBatch(), SEEDS, draws=None)
     assert outcomes(one) == outcomes(last) == outcomes(alone)
     assert one.problem is last.problem is None
-    assert (other.problem, other.trials) == ("it died, 3 times for one task", ())
-    assert losses == ["it died"] * (2 * len(SEEDS) + 3 * len(LAWS) * len(SEEDS))
+    assert "BrokenExecutor: it died (3 times for one piece)" in other.problem
+    assert other.trials == ()
+    assert all("it died" in said for said in losses)

@@ -1,5 +1,7 @@
 """A share of the states is asked for twice; frozen oracles pass, others are named."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -82,8 +84,8 @@ def test_what_a_log_replays_is_not_repeated(table_law, tmp_path):
 
 
 def test_a_late_reply_is_checked_when_it_has_come(law):
-    with cp.engines.ShardedOracle.copies_of(law.oracle(), cp.engines.InProcess()) as shared:
-        oracle = shared.rechecking(1.0)
+    with ThreadPoolExecutor(1) as executor:
+        oracle = law.oracle().sharded(executor).rechecking(1.0)
         masked = np.full((2, law.length), MASK, dtype=np.int32)
         late = [oracle.ask(Query(masked, Readouts.same(2, [k]))) for k in range(2)]
         assert all(reply.is_late for reply in late) and oracle.num_repeated == 0

@@ -334,9 +334,9 @@ def in_shards(folder):
     found = {}
     for name in SOME_RULES:
         network = Network()
-        with sharded(oracle_of(network), batch_size=3) as oracle:
+        with sharded(oracle_of(network), piece=3) as oracle:
             found[f"network {name}"] = outcome(draw(oracle, name, **PLAIN), **network.reached)
-        with sharded(path().oracle(), batch_size=5) as oracle:
+        with sharded(path().oracle(), piece=5) as oracle:
             found[f"path {name}"] = outcome(draw(oracle, rule_for_path(name), **PLAIN))
     return found
 
@@ -388,7 +388,7 @@ def exact_structures(folder):
     for life in ("logged", "read again"):
         logged = find(oracle, 1, mode="exact", log=folder / "found.log")
         found[life] = structure_outcome(logged)
-    with sharded(oracle, batch_size=7) as shards:
+    with sharded(oracle, piece=7) as shards:
         found["in shards"] = structure_outcome(find(shards, 1, mode="exact"))
         found["drawn in shards"] = outcome(draw_by(structure, shards, 5, 2))
     return found

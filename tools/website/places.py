@@ -51,7 +51,7 @@ PLACES: dict[str, str] = {
     "counterprobe.infilling": "texts with masks",
     "counterprobe.integrations.transformers": "inside transformers",
     "counterprobe.integrations.diffusers": "inside diffusers",
-    "counterprobe.engines": "processes and clusters",
+    "counterprobe.executors": "processes and clusters",
     "counterprobe.threads": "threads",
     "counterprobe.plots": "pictures",
     "counterprobe.trace": "traces of runs",

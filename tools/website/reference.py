@@ -24,7 +24,7 @@ GROUPS = {
                                    "discovery.packed.votes", "discovery.packed.selectors"),
     "Models and texts": ("models", "infilling", "integrations.transformers",
                          "integrations.diffusers"),
-    "Around them": ("engines", "threads", "plots", "trace", "report", "study", "testing"),
+    "Around them": ("executors", "threads", "plots", "trace", "report", "study", "testing"),
 }  # fmt: skip
 
 

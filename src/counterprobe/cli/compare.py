@@ -66,7 +66,7 @@ LETTERS = {
 @output.command
 def compare(
     target: options.Law,
-    engine: options.RunEngine,
+    executor: options.RunExecutor,
     samplers: SamplerNames = None,
     max_evaluations: options.MaxEvaluations = None,
     runs: Annotated[int, options.in_sampler(help="Runs of each sampler on each target.")] = 3,
@@ -129,11 +129,11 @@ def compare(
     drawn = [replace(target, target_seed=target.target_seed + k) for k in range(targets)]
     laws = [one.build() for one in drawn]
     law = laws[0]
-    where, on_loss = engine.open(), output.hold(options.losses_told())
+    where, on_loss = executor.open(), output.hold(options.losses_told())
+    spread: dict[str, Any] = {"timeout": executor.timeout, "on_loss": on_loss}
     seeds = list(range(seed, seed + runs))
-    measuring: dict[str, Any] = {
-        "draws": kl_draws if evaluate else None, "max_evaluations": max_evaluations
-    }  # fmt: skip
+    draws = kl_draws if evaluate else None
+    measuring: dict[str, Any] = {"draws": draws, "max_evaluations": max_evaluations}
     say_costs(chosen, law)
     compared: list[Comparison] = []
     finished: list[Trial] = []
@@ -141,7 +141,7 @@ def compare(
 
     def run_all(rules: list[Sampler], what: str = "") -> Iterator[Comparison]:
         if where is not None:
-            yield from compare_on(where, laws, rules, seeds, on_loss=on_loss, **measuring)
+            yield from compare_on(where, laws, rules, seeds, **spread, **measuring)
             return
         for k, rule in enumerate(rules):
             finished.clear()

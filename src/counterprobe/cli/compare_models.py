@@ -80,7 +80,7 @@ def compare_models(
     evaluate: options.Evaluate = True,
     json: options.JsonFile = None,
     report: reporting.ReportFile = None,
-    engine: options.ModelEngine,
+    executor: options.Executor,
     faults: runs.Faults,
 ) -> None:
     """Set samplers against each other on a learned model, under one accounting.
@@ -99,8 +99,8 @@ def compare_models(
     if orders not in get_args(Orders):
         raise ValueError(f"--orders must be one of {', '.join(get_args(Orders))}; got {orders!r}")
     chosen = read_samplers(DEFAULT if samplers is None else samplers)
-    where = engine.open(faults.timeout)
-    task = _masking(text, length).task(model, where)
+    where = executor.open(text.device)
+    task = _masking(text, length).task(model, where, timeout=faults.timeout)
     tokens = None
     if truth is not None:
         tokens = make_task(model, options.read_sequence(truth), **text.named(model)).given

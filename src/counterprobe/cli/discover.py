@@ -18,7 +18,6 @@ from counterprobe.discovery import Structure
 from counterprobe.discovery import discover as find_structure
 from counterprobe.discovery.discovering import discovery_record
 from counterprobe.discovery.soft import SoftSettings
-from counterprobe.engines import ShardedOracle
 from counterprobe.errors import Infeasible, Interrupted
 from counterprobe.infilling.task import Task, about_task, make_task
 from counterprobe.planning import plan_for
@@ -79,7 +78,7 @@ def discover(
     json: options.JsonFile = None,
     report: reporting.ReportFile = None,
     trace: runs.Trace,
-    engine: options.ModelEngine,
+    executor: options.Executor,
     faults: runs.Faults,
 ) -> None:
     """Find which positions depend on each other, once, for many samples.
@@ -104,19 +103,18 @@ def discover(
     chosen = settings_of(SoftSettings, read_settings(settings), "the soft screen")
     if probes is not None:
         chosen["probes"] = probes
-    where = engine.open(faults.timeout)
+    where = executor.open(text.device)
     known: dict[str, Any] = {}
     if model is not None:
         target.refuse()
-        task, name = text.task(model, where, is_probed=True), model
+        task, name = text.task(model, where, timeout=faults.timeout, is_probed=True), model
         about = about_task(task)
     else:
         text.refuse()
         law = target.build()
         oracle: Any = law.oracle()
         if where is not None:
-            on_loss = output.hold(options.losses_told())
-            oracle = output.hold(ShardedOracle.copies_of(oracle, where, on_loss=on_loss))
+            oracle = options.spread(oracle, where, faults.timeout)
         task, name = make_task(oracle), law.name
         about = About(family=target.family, true_edges=law.edges)
         known["forest"] = [law.unary, law.edges, law.pair]  # a file counts by its content

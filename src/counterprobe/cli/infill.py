@@ -109,7 +109,7 @@ def infill(
     json: options.JsonFile = None,
     report: reporting.ReportFile = None,
     trace: runs.Trace,
-    engine: options.ModelEngine,
+    executor: options.Executor,
     faults: runs.Faults,
 ) -> None:
     """Fill in the masks of a text, jointly, any number of times, and say what it cost.
@@ -137,7 +137,7 @@ def infill(
     inputs = inputs_of(text)
     if top_k is not None:
         _refuse_beside_top_k()
-        found = fill_mask(text.task(model, engine.open(), order=order), top_k=top_k)
+        found = fill_mask(text.task(model, executor.open(text.device), order=order), top_k=top_k)
         _show_completions(console, model, found)
         output.write_result(json, _completions_record(model, found))
         return
@@ -149,7 +149,7 @@ def infill(
     known = None if structure is None else Structure.load(structure)
     named = _checked_settings(known, read_settings(settings), batches)
     rule = rule_of(sampler, known, named)
-    where = engine.open(faults.timeout)
+    where = executor.open(text.device)
     asking: dict[str, Any] = {
         "structure": known,
         "count": count,
@@ -168,7 +168,7 @@ def infill(
             output.complain(f"{out}: the last record was cut off and is left out")
         terms = partial(_terms, rule, text.temperature, asking)
         made: list[designs.Drawn] = []
-        tasks = Tasks(model, where, order, file, count if append else None, terms)
+        tasks = Tasks(model, where, faults.timeout, order, file, count if append else None, terms)
         for name, one in inputs:
             started = time.perf_counter()
             with _naming(name if len(inputs) > 1 else None):
@@ -350,7 +350,9 @@ def _check_files(num_inputs: int, json: str | None, out: str | None, append: boo
         without = [f"--{name}" for name in ("force", "append") if name in changed]
         if without:
             raise ValueError(f"{without[0]} goes with --out FILE")
-    single = [f"--{name}" for name in ("trace", "checkpoint", "engine") if name in changed]
+    single = [
+        f"--{name}" for name in ("trace", "checkpoint", "workers", "cluster") if name in changed
+    ]
     if num_inputs > 1 and single:
         raise ValueError(f"{single[0]} must come with one input, got {num_inputs}")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from counterprobe.arrays import StateArray
 from counterprobe.cli.options import Text, read_records, read_sequence
-from counterprobe.engines import AnyEngine
+from counterprobe.executors import Executors
 from counterprobe.infilling.task import Task, as_model, input_digest, make_task
 from counterprobe.infilling.writing import DesignFile
 from counterprobe.models import MaskedModel, Template
@@ -68,7 +68,9 @@ class Tasks:
     Attributes
     ----------
     model : str
-    engine : engine, optional
+    executor : executor, optional
+    timeout : float, optional
+        Seconds that a worker may take over its share of a query.
     order : str, optional
         That of ProteinMPNN.
     file : DesignFile, optional
@@ -80,7 +82,8 @@ class Tasks:
     """
 
     model: str
-    engine: AnyEngine | None
+    executor: Executors | None
+    timeout: float | None
     order: str | None
     file: DesignFile | None
     wanted: int | None
@@ -93,9 +96,11 @@ class Tasks:
         """Return what designs of an input are called, and its task; None if all are there."""
         if text.backbone != self._backbone:
             self._loaded, self._backbone = None, text.backbone
-        if self.engine is None and self._are_there(name, text):
+        if self._are_there(name, text):
             return None
-        task = text.task(self.model, self.engine, order=self.order, like=self._loaded)
+        task = text.task(
+            self.model, self.executor, timeout=self.timeout, order=self.order, like=self._loaded
+        )
         self._loaded = task.model
         task = replace(task, occurrence=self._count(task.given, task.template))
         called, file, template = _called(name, task.model), self.file, task.template

@@ -1,7 +1,7 @@
 """Options that commands share, read and checked, and what is made of them.
 
 A group of options is a dataclass: a command that takes one has all of its options
-(``output.command``). A law is built here, a model loaded, an engine opened; what stands around a
+(``output.command``). A law is built here, a model loaded, an executor opened; what stands around a
 run (its log, retries, trace) is in ``runs.py``.
 """
 
@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from counterprobe.cli import output
-from counterprobe.engines import ENGINES, AnyEngine, RayCluster, ShardedOracle, engine_named
+from counterprobe.executors import Executors, cluster, local_processes
 from counterprobe.files import read_bytes
 from counterprobe.infilling.fasta import FastaRecord, parse_fasta
 from counterprobe.infilling.task import ModelOracle, Task, as_template, make_task
@@ -26,19 +26,19 @@ from counterprobe.models import MaskedModel, Template
 from counterprobe.models.proteins.backbones import SHIPPED
 from counterprobe.models.registry import options_of
 from counterprobe.models.residues import Choices
+from counterprobe.oracles import Oracle
 from counterprobe.targets import families
 from counterprobe.targets.law import ForestLaw
 
 # Bytes of a file that holds a sequence; no model reads a longer one.
 MOST_TEXT = 1 << 24
 DEFAULT_LENGTH = 4096
-ENGINE_HELP = f"Where work is done: {', '.join(ENGINES)} (needs the extra 'ray')."
-NO_ENGINE = "{} must come with --engine, which was not given"
+WORKERS_HELP = "Spread the work over so many processes of this machine."
 
 # An option under each heading of the help.
-in_target, in_model, in_engine, in_faults, in_sampler, in_output = (
+in_target, in_model, in_workers, in_faults, in_sampler, in_output = (
     partial(typer.Option, rich_help_panel=panel)
-    for panel in ("Target", "Model", "Engine", "Faults", "Sampler", "Output")
+    for panel in ("Target", "Model", "Workers", "Faults", "Sampler", "Output")
 )
 
 JsonFile = Annotated[str | None, in_output(metavar="FILE", help="Write JSON ('-': print it).")]
@@ -237,18 +237,22 @@ class Text:
     def task(
         self,
         model: str,
-        engine: AnyEngine | None = None,
+        executor: Executors | None = None,
         *,
+        timeout: float | None = None,
         order: str | None = None,
         is_probed: bool = False,
         like: MaskedModel | None = None,
     ) -> Task:
-        """Load a model for its text, spread over an engine until the command ends.
+        """Load a model for its text, and spread its evaluations over an executor.
 
         Parameters
         ----------
         model : str
-        engine : engine, optional
+        executor : executor, optional
+            Every worker of it loads the model, too.
+        timeout : float, optional
+            Seconds that a worker may take over its share of a query.
         order : str, optional
             That of ProteinMPNN.
         is_probed : bool
@@ -261,30 +265,24 @@ class Text:
                 "--temperature must be above 0, where something is left to depend, got "
                 f"{self.temperature}"
             )
-        if engine is not None and order == "commit":
+        if executor is not None and order == "commit":
             raise ValueError(
                 "--order commit must run in this process, as replicas do not share what was "
-                "committed: leave out --engine"
+                "committed: leave out --workers and --cluster"
             )
         text, named = read_sequence(self.sequence), self.named(model, order)
         named["temperature"] = self.temperature
-        if engine is None:
-            if like is not None:
-                return make_task(like, text, **{**named, "model_options": {}})
+        if like is not None:
+            task = make_task(like, text, **{**named, "model_options": {}})
+        else:
             task = make_task(model, text, **named)
             self.tell_notes(task.model)
+        if executor is None:
             return task
-        device = self.device or ""
-        if isinstance(engine, RayCluster) and device.startswith("cuda") and not engine.gpus:
-            raise ValueError(
-                f"--device {device} must come with --gpus on --engine ray, where a worker sees "
-                "the GPUs that it asked for; add --gpus 1"
-            )
-        make = ModelOracle(model, text, **named)
-        sharded = output.hold(ShardedOracle(engine, make, on_loss=output.hold(losses_told())))
-        # What is left to do when tokens are drawn: other temperatures are the oracle's own.
-        left = 0.0 if self.temperature == 0 else 1.0
-        return replace(make_task(sharded), num_measured=sharded.num_measured, temperature=left)
+        # What was measured here is not measured again.
+        named["oracle_options"]["row_error"] = task.oracle.row_error
+        build = ModelOracle(model, text, **named)
+        return replace(task, oracle=spread(task.oracle, executor, timeout, build))
 
     def template(self, model: MaskedModel) -> Template:
         """Let a loaded model read the text, with what was chosen of its residues."""
@@ -354,81 +352,63 @@ def read_records(sequence: str) -> list[FastaRecord]:
     return parse_fasta(text, sequence[1:])
 
 
-# ----- Engines ------------------------------------------------------------------------------
+# ----- Executors ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class Executor:
     """Where work is done."""
 
-    engine: Annotated[
+    workers: Annotated[int | None, in_workers(help=WORKERS_HELP, show_default="this process")] = (
+        None
+    )
+    cluster: Annotated[
         str | None,
-        in_engine(help=ENGINE_HELP, show_default="this process"),
-    ] = None
-    workers: Annotated[
-        int | None,
-        in_engine(
-            help="Workers of the engine.",
-            show_default="one per core, or all that a cluster has room for",
-        ),
-    ] = None
-    address: Annotated[
-        str | None,
-        in_engine(
-            metavar="HOST:PORT",
-            help="A running Ray cluster; 'auto' finds this machine's.",
-            show_default="a cluster of this machine, for this command",
+        in_workers(
+            metavar="ADDRESS",
+            help="Spread it over a cluster: a Dask scheduler, tcp://HOST:PORT, or Ray, "
+            "ray:HOST:PORT or ray:auto (need the extras 'dask' and 'ray').",
         ),
     ] = None
 
-    def open(self, timeout: float | None = None) -> AnyEngine | None:
-        """Return the engine that was chosen, open until the command ends; None when none was."""
-        gpus = getattr(self, "gpus", None)
-        check_timeout(timeout)
-        if self.engine is None:
-            refuse_given(NO_ENGINE, workers=self.workers, address=self.address, gpus=gpus)
-            return None
-        if timeout is not None and self.engine == "local":
-            raise ValueError(
-                "--timeout must come without --engine local, which has no worker to end; take "
-                "--engine processes"
-            )
-        opened = engine_named(
-            self.engine,
-            workers=self.workers,
-            address=self.address,
-            gpus=gpus,
-            task_seconds=timeout,
-        )
-        output.hold(opened)
-        return opened
+    def open(self, device: str | None = None) -> Executors | None:
+        """Return the executor that was chosen, open until the command ends; None when none was."""
+        if self.cluster is None:
+            return None if self.workers is None else output.hold(local_processes(self.workers))
+        refuse_given("--cluster has workers of its own: leave out {}", workers=self.workers)
+        return output.hold(cluster(self.cluster, gpus=float((device or "").startswith("cuda"))))
 
 
 @dataclass(frozen=True, slots=True)
-class ModelEngine(Engine):
-    """Where a model is evaluated."""
-
-    gpus: Annotated[float | None, in_engine(help="GPUs of each worker, with --engine ray.")] = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunEngine(Engine):
+class RunExecutor(Executor):
     """Where whole runs are made."""
 
     timeout: Annotated[
         float | None,
-        in_engine(
-            help="Seconds that a worker may take over a run; then it is begun elsewhere.",
-            show_default="no limit",
-        ),
+        in_workers(help="Seconds that a worker may take over a run.", show_default="no limit"),
     ] = None
 
-    def open(self, timeout: float | None = None) -> AnyEngine | None:
-        """Return the engine that was chosen, open until the command ends; None when none was."""
-        opened = Engine.open(self, self.timeout)
+    def __post_init__(self) -> None:
+        """Refuse a time limit that is none."""
+        check_timeout(self.timeout)
+
+    def open(self, device: str | None = None) -> Executors | None:
+        """Return the executor that was chosen, open until the command ends; None when none was."""
+        opened = Executor.open(self, device)
         if opened is None:
-            refuse_given(NO_ENGINE, timeout=self.timeout)
+            refuse_given("{} must come with --workers or --cluster", timeout=self.timeout)
         return opened
+
+
+def spread(
+    oracle: Oracle,
+    executor: Executors,
+    timeout: float | None,
+    build: Callable[[], Oracle] | None = None,
+) -> Oracle:
+    """Spread an oracle's evaluations over an executor; say at the end if workers were lost."""
+    told = output.hold(losses_told())
+    return oracle.sharded(executor, timeout=timeout, build=build, on_loss=told)
 
 
 @contextmanager

@@ -50,7 +50,7 @@ BAD = (ValueError, OSError, OverflowError, MissingExtra, StructureError, Checkpo
 # Options that say where results go and how work is done: what comes out is the same without them.
 BESIDE = frozenset(
     "json out report force append plot tokens trace trace_bytes trace_sequence verbose checkpoint "
-    "retries timeout engine workers address gpus".split()
+    "retries timeout workers cluster".split()
 )
 # Columns below which a table has narrow gaps.
 NARROW = 60

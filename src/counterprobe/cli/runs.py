@@ -20,9 +20,9 @@ from typing import Annotated, Any
 from counterprobe.cli import output
 from counterprobe.cli.options import Law, check_timeout, in_faults, in_output
 from counterprobe.compiled import on_compilation
-from counterprobe.engines import AnyEngine
 from counterprobe.errors import CheckpointError, CostWarning, CounterprobeError, StructureError
 from counterprobe.evaluation import Trial, run_trial
+from counterprobe.executors import Executors
 from counterprobe.files import special_kind
 from counterprobe.oracles import Oracle
 from counterprobe.oracles.log import Log
@@ -78,8 +78,8 @@ class Faults:
     timeout: Annotated[
         float | None,
         in_faults(
-            help="Seconds after which a call of the oracle has failed; with --engine, after which "
-            "a worker is ended and what it was asked goes to another.",
+            help="Seconds after which a call of the oracle has failed; with --workers or "
+            "--cluster, after which a worker has.",
             show_default="no limit",
         ),
     ] = None
@@ -147,7 +147,7 @@ def oracle_chain(
     oracle: Oracle,
     faults: Faults,
     about: Mapping[str, Any],
-    engine: AnyEngine | None = None,
+    executor: Executors | None = None,
 ) -> Iterator[Chain]:
     """Put around an oracle what was asked for; say how to go on if the run does not end.
 
@@ -157,10 +157,10 @@ def oracle_chain(
     faults : Faults
     about : mapping
         What determines the run, by which its log is known.
-    engine : engine, optional
-        Where it is answered, if not here: workers keep to the time limit themselves.
+    executor : executor, optional
+        Where it is answered, if not here: the time limit is then a worker's.
     """
-    limit = faults.timeout if engine is None else None
+    limit = faults.timeout if executor is None else None
     retrying = rechecking = None
     if faults.retries or limit is not None:
         oracle = retrying = oracle.retrying(faults.retries + 1, timeout=limit)

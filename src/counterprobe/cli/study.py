@@ -13,7 +13,6 @@ import typer
 from rich.console import Console
 
 from counterprobe.cli import options, output, reporting
-from counterprobe.engines import AnyEngine
 from counterprobe.progress import study_progress
 from counterprobe.report import Facts, Note, Table
 from counterprobe.study.config import (
@@ -68,16 +67,18 @@ TITLE = "A study at fixed accuracy"
 
 
 @dataclass(frozen=True, slots=True)
-class Engine(options.RunEngine):
+class Executor(options.RunExecutor):
     """Where runs are made: unlike elsewhere, in processes unless said otherwise."""
 
-    engine: Annotated[str | None, options.in_engine(help=options.ENGINE_HELP)] = "processes"
+    workers: Annotated[
+        int | None, options.in_workers(help=options.WORKERS_HELP, show_default="one per core")
+    ] = None
 
 
 @study.command("run")
 @output.command
 def run(
-    engine: Engine,
+    executor: Executor,
     preset: Annotated[str | None, typer.Option(help=f"A preset: {', '.join(PRESETS)}.")] = None,
     config: Annotated[
         str | None, typer.Option(metavar="FILE", help="A study of your own, in TOML.")
@@ -116,13 +117,13 @@ def run(
         chosen = config_from_dict({**chosen.as_dict(), **renamed}, f"--sampler {sampler}")
     with Store(store, create=True) as opened:
         opened.register(chosen, retune=retune)
-        _continue(opened, chosen, json, engine.open())
+        _continue(opened, chosen, json, executor)
 
 
 @study.command("resume")
 @output.command
 def resume(
-    engine: Engine,
+    executor: Executor,
     store: StoreFile = DEFAULT_STORE,
     name: StudyName = None,
     json: options.JsonFile = None,
@@ -135,7 +136,7 @@ def resume(
     output.check_writable(json)
     reporting.report_to(report, TITLE, json)
     with Store(store) as opened:
-        _continue(opened, Study.from_store(opened, name).config, json, engine.open())
+        _continue(opened, Study.from_store(opened, name).config, json, executor)
 
 
 @study.command("status")
@@ -262,14 +263,13 @@ def presets(
 # ----- Inside -------------------------------------------------------------------------------
 
 
-def _continue(
-    store: Store, config: StudyConfig, json: str | None, where: AnyEngine | None
-) -> None:
+def _continue(store: Store, config: StudyConfig, json: str | None, executor: Executor) -> None:
     """Do what is missing, then show the outcome."""
     try:
         losses: list[str] = []
         with study_progress(config.name, losses) as show:
-            done = run_study(store, config, engine=where, progress=show)
+            where, timeout = options.Executor.open(executor), executor.timeout
+            done = run_study(store, config, executor=where, timeout=timeout, progress=show)
         options.say_losses(losses)
     except KeyboardInterrupt:
         if output.is_reported():

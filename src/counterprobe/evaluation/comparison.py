@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from counterprobe.engines import Done, Engine, WorkerPool
-from counterprobe.engines.outcomes import Job
 from counterprobe.errors import CounterprobeError
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
 from counterprobe.evaluation.trial import Law, Trial, run_trial
+from counterprobe.executors import Executors, Workers
 from counterprobe.run.events import OnEvent
 from counterprobe.run.results import StopReason
 from counterprobe.samplers.base import Sampler
@@ -193,51 +192,53 @@ def sweeps_of(samplers: Iterable[Sampler]) -> dict[str, Sampler]:
     return found
 
 
-# ----- On an engine ------------------------------------------------------------------------
+# ----- On an executor ----------------------------------------------------------------------
 
 
 def compare_on(
-    engine: Engine,
+    executor: Executors,
     laws: Sequence[Law],
     samplers: Sequence[Sampler],
     seeds: Sequence[int],
     *,
     draws: int | None = DEFAULT_DRAWS,
     max_evaluations: int | None = None,
-    on_loss: Callable[[str], object] | None = None,
+    timeout: float | None = None,
+    on_loss: Callable[[str], object] = lambda reason: None,
 ) -> Iterator[Comparison]:
     """Run every sampler on each law with each seed; yield one comparison per sampler, in order.
 
     Parameters
     ----------
-    engine : Engine
+    executor : Executor, or callable that makes one
+        A callable is called again when workers died and broke the executor.
     laws : sequence of ForestLaw or TableLaw
         All of one length; each worker gets a copy of them.
     samplers : sequence of Sampler
     seeds : sequence of int
     draws, max_evaluations
         As in :func:`run_trial`.
+    timeout : float, optional
+        Seconds that a worker may take over a run.
     on_loss : callable, optional
-        Told why, whenever a worker is lost.
+        Called with the reason whenever an executor broke.
 
     Notes
     -----
-    A run that loses its worker is made again by another; one that loses too many is a problem of
-    its sampler's comparison, and the others go on.
+    A run that loses its worker is made again by another; one that loses too many, or takes too
+    long, is a problem of its sampler's comparison, and the others go on.
     """
     options = {"draws": draws, "max_evaluations": max_evaluations}
     cases = list(itertools.product(range(len(laws)), seeds))
-    done: dict[int, Done] = {}
-    with WorkerPool(engine, partial(_make, laws, options), on_loss=on_loss) as pool:
-        # All at once: a sampler that takes long leaves no worker idle.
-        tickets = [[pool.submit((k, sampler, seed)) for k, seed in cases] for sampler in samplers]
-        for sampler, mine in zip(samplers, tickets, strict=True):
-            while not all(ticket in done for ticket in mine):
-                done |= {one.ticket: one for one in pool.collect()}
-            yield _comparison(sampler, laws, [done.pop(ticket) for ticket in mine])
+    build = partial(_build, tuple(laws), options)
+    workers = Workers(executor, build, timeout=timeout, on_loss=on_loss)
+    # All at once: a sampler that takes long leaves no worker idle.
+    pieces = [[workers.submit((k, sampler, seed)) for k, seed in cases] for sampler in samplers]
+    for sampler, mine in zip(samplers, pieces, strict=True):
+        yield _comparison(sampler, laws, map(workers.result, mine))
 
 
-def _make(laws: Sequence[Law], options: dict[str, Any]) -> Job:
+def _build(laws: Sequence[Law], options: dict[str, Any]) -> Callable[[Any], Trial]:
     """Return what a worker of a comparison does."""
 
     def run(task: tuple[int, Sampler, int]) -> Trial:
@@ -247,13 +248,13 @@ def _make(laws: Sequence[Law], options: dict[str, Any]) -> Job:
     return run
 
 
-def _comparison(sampler: Sampler, laws: Sequence[Law], outcomes: list[Done]) -> Comparison:
+def _comparison(sampler: Sampler, laws: Sequence[Law], runs: Iterable[Trial]) -> Comparison:
     """Sum up the trials of a sampler; the first error ends them, as it does in one process."""
     trials: list[Trial] = []
     try:
         is_exact = all([sampler.informed_by(law).exact_for(law.length) for law in laws])
-        for one in outcomes:
-            trials.append(one.result())
+        for one in runs:
+            trials.append(one)
     except (ValueError, CounterprobeError) as problem:
         return Comparison(sampler, tuple(trials), False, str(problem))
     return Comparison(sampler, tuple(trials), is_exact)

@@ -35,9 +35,11 @@ from counterprobe.states import MASK
 if TYPE_CHECKING:
     import os
 
+    from counterprobe.executors import Executors
     from counterprobe.oracles.log import Log
     from counterprobe.oracles.rechecking import Rechecking
     from counterprobe.oracles.retry import Retry
+    from counterprobe.oracles.sharding import Sharded
 
 __all__ = [
     "NUMERICAL_FLOOR",
@@ -218,6 +220,12 @@ class Oracle(ABC):
         from counterprobe.oracles.rechecking import Rechecking
 
         return Rechecking(self, share)
+
+    def sharded(self, executor: Executors, **options: Any) -> Sharded:
+        """Spread states over an executor's workers; options as for ``sharding.Sharded``."""
+        from counterprobe.oracles.sharding import Sharded
+
+        return Sharded(self, executor, **options)
 
     def declaring(self, **changes: Any) -> Oracle:
         """Let it say something else of itself, such as ``trusted=True`` or a ``row_error``."""

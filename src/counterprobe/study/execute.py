@@ -1,14 +1,14 @@
-"""Drive a study: the workers of an engine do the runs, this process alone writes the store."""
+"""Drive a study: an executor's workers do the runs, this process alone writes the store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from counterprobe.engines import Done, Engine, EngineError, Processes, TaskLost, WorkerPool
-from counterprobe.engines.outcomes import Job
 from counterprobe.errors import CounterprobeError
+from counterprobe.executors import ExecutorError, Executors, Piece, Workers, local_processes
 from counterprobe.study.config import StudyConfig
 from counterprobe.study.protocol import Cell, Study, Task
 from counterprobe.study.store import Store
@@ -48,8 +48,9 @@ def run_study(
     store: Store,
     config: StudyConfig,
     *,
+    executor: Executors | None = None,
     workers: int | None = None,
-    engine: Engine | None = None,
+    timeout: float | None = None,
     progress: Callable[[StudyProgress], None] | None = None,
 ) -> Study:
     """Do whatever is missing of a registered study, and return it finished.
@@ -60,35 +61,30 @@ def run_study(
         Every run is durable in it as soon as it is finished.
     config : StudyConfig
         Registered with the store.
+    executor : Executor, or callable that makes one, optional
+        Where runs are made; by default in processes of this machine. A callable is called again
+        when workers died and broke the executor.
     workers : int, optional
-        Worker processes; as many as there are cores by default.
-    engine : Engine, optional
-        Where runs are made, in place of processes of this machine.
+        Without an executor: processes, as many as there are cores by default.
+    timeout : float, optional
+        Seconds that a worker may take over a run.
     progress : callable, optional
         Called with a :class:`StudyProgress` whenever a run starts or ends.
     """
-    if engine is None:
-        engine = Processes(workers)
-    elif workers is not None:
-        raise ValueError("workers must be settled where the engine is made")
+    if executor is not None and workers is not None:
+        raise ValueError("workers must be settled where the executor is made")
     study = Study.from_store(store, config.name)
     if next(study.pending(), None) is None:
         return study
-    try:
-        # After an error or Ctrl-C nobody waits for runs in progress: they are simply missing.
-        losses: list[str] = []
-        with WorkerPool(engine, _worker, on_loss=losses.append) as pool:
-            _drive(study, store, pool, losses, progress or (lambda _: None))
-    except EngineError as problem:
-        remedy = "" if engine.task_seconds is None else " or a longer --timeout"
-        raise CounterprobeError(
-            f"{problem}; finished runs are in the store. Continue with `counterprobe study "
-            f"resume`, with fewer --workers{remedy}"
-        ) from None
+    losses: list[str] = []
+    # After an error or Ctrl-C nobody waits for runs in progress: they are simply missing.
+    with local_processes(workers) if executor is None else nullcontext(executor) as where:
+        pool = Workers(where, _build, timeout=timeout, on_loss=losses.append)
+        _drive(study, store, pool, losses, progress or (lambda _: None))
     return study
 
 
-def _worker() -> Job:
+def _build() -> Callable[[Any], Any]:
     """Return what a worker of a study does."""
     return do_work
 
@@ -96,12 +92,12 @@ def _worker() -> Job:
 def _drive(
     study: Study,
     store: Store,
-    pool: WorkerPool,
+    pool: Workers,
     losses: list[str],
     progress: Callable[[StudyProgress], None],
 ) -> None:
     """Keep every worker busy until nothing is missing; ``losses`` grows when one is lost."""
-    running: dict[int, Task] = {}
+    running: dict[Piece, Task] = {}
     clock = _Clock(study, pool.size)
     while True:
         busy = {task.name for task in running.values()}
@@ -120,24 +116,25 @@ def _drive(
         if not running:
             continue
         progress(clock.standing(tuple(running.values()), tuple(losses)))
-        try:
-            finished = pool.wait()
-        except TaskLost as problem:
-            raise EngineError(f"{problem} ({_where(running[problem.ticket])})") from None
-        for done in finished:
-            task = running.pop(done.ticket)
-            result, seconds = _outcome(done, task)
-            store.add(task.key, result, seconds)
-            record = store.get(task.key)
-            assert record is not None
-            study.add(task, record)
-            clock.finished(task, seconds["total"])
+        done = pool.first(running)
+        task = running.pop(done)
+        result, seconds = _outcome(pool, done, task)
+        store.add(task.key, result, seconds)
+        record = store.get(task.key)
+        assert record is not None
+        study.add(task, record)
+        clock.finished(task, seconds["total"])
 
 
-def _outcome(done: Done, task: Task) -> tuple[Plain, Plain]:
+def _outcome(pool: Workers, done: Piece, task: Task) -> tuple[Plain, Plain]:
     """Return what a worker found, or say which run failed."""
     try:
-        result, seconds = done.result()
+        result, seconds = pool.result(done)
+    except ExecutorError as problem:
+        raise CounterprobeError(
+            f"{problem} ({_where(task)}); finished runs are in the store. Continue with "
+            "`counterprobe study resume`, with fewer --workers or a longer --timeout"
+        ) from None
     except Exception as problem:
         raise CounterprobeError(
             f"a run failed ({_where(task)}): {type(problem).__name__}: {problem}; finished runs "

@@ -1,4 +1,4 @@
-"""``--engine``: the same answers wherever the work is done, and refusals that say what to do."""
+"""``--workers``: the same answers wherever the work is done, and refusals that say what to do."""
 
 import json
 
@@ -30,14 +30,14 @@ COMPARE = (
 
 
 def test_discover_finds_the_same_in_processes():
-    spread = "--engine", "processes", "--workers", 1, "--timeout", 300
+    spread = "--workers", 1, "--timeout", 300
     assert answer(*DISCOVER, *spread) == answer(*DISCOVER)
 
 
 @pytest.mark.slow
 def test_compare_gives_the_same_table_from_processes():
     alone = run(*COMPARE, "--json", "-")
-    spread = run(*COMPARE, "--json", "-", "--engine", "processes", "--workers", 2)
+    spread = run(*COMPARE, "--json", "-", "--workers", 2)
     assert alone.exit_code == spread.exit_code
     assert alone.stderr == spread.stderr
     found = [without_seconds(json.loads(one.stdout)) for one in (spread, alone)]
@@ -56,37 +56,35 @@ def test_compare_gives_the_same_table_from_processes():
 )
 def test_a_limit_that_no_worker_keeps_ends_with_a_word(words, what, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = run(*words, "--engine", "processes", "--workers", 1, "--timeout", 1e-6)
-    told = "a worker had not answered after 1e-06 seconds and was ended, 3 times for one task"
+    result = run(*words, "--workers", 1, "--timeout", 1e-6)
+    told = "no worker has answered for 1e-06 seconds"
     assert result.exit_code == 1
     assert what.format(told) in result.stderr
 
 
 @pytest.mark.slow
-def test_infill_draws_the_same_texts_in_micro_batches_here_and_elsewhere():
+def test_infill_draws_the_same_texts_here_and_elsewhere():
     words = "infill", "--model", "sapiens-heavy", "--sequence", TEXT, "--device", "cpu"
     words = *words, "--count", 3, "--sampler", "maskgit", "--set", "steps=2"
-    spread = answer(*words, "--engine", "processes", "--workers", 1)
-    here, alone = answer(*words, "--engine", "local"), answer(*words)
-    assert spread == here
-    assert spread["texts"] == alone["texts"]
-    assert spread["evaluations"] == alone["evaluations"]
-    assert spread["measuring"] == alone["measuring"] > 0
+    spread, alone = answer(*words, "--workers", 2), answer(*words)
+    assert spread == alone
+    assert alone["measuring"] > 0
 
 
-def test_completions_and_finished_texts_come_from_an_engine_too():
+@pytest.mark.slow
+def test_completions_and_finished_texts_come_from_workers_too():
     words = "infill", "--model", "sapiens-heavy", "--device", "cpu", "--sequence"
-    local = "--engine", "local"
-    one = answer(*words, "EVQLVESGXGLVQPGGSLRXSC", "--top-k", 2, *local)
+    one = answer(*words, "EVQLVESGXGLVQPGGSLRXSC", "--top-k", 2, "--workers", 1)
     assert one["ranked"][0]["text"] == "EVQLVESGGGLVQPGGSLRLSC"
-    whole = answer(*words, "EVQLVESGGGL", *local)
+    whole = answer(*words, "EVQLVESGGGL", "--workers", 1)
     assert (whole["texts"], whole["evaluations"]) == (["EVQLVESGGGL"], 0)
 
 
+@pytest.mark.slow
 def test_temperature_zero_is_left_to_drawing():
     words = "infill", "--model", "sapiens-heavy", "--device", "cpu", "--sequence", TEXT
     words = *words, "--temperature", 0
-    assert answer(*words, "--engine", "local")["texts"] == answer(*words)["texts"]
+    assert answer(*words, "--workers", 1)["texts"] == answer(*words)["texts"]
 
 
 def test_lost_workers_are_counted_when_all_has_ended_well(capsys):
@@ -112,37 +110,16 @@ def test_lost_workers_are_counted_when_all_has_ended_well(capsys):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ((*DISCOVER, "--engine", "cloud"), "engine must be one of local, processes, ray, got"),
-        ((*DISCOVER, "--workers", 2), "--workers must come with --engine"),
-        ((*DISCOVER, "--engine", "local", "--workers", 2), "workers must be 1 or left out"),
-        ((*DISCOVER, "--engine", "processes", "--workers", 0), "workers must be at least 1"),
-        ((*DISCOVER, "--engine", "processes", "--gpus", 1), "gpus must come with the engine ray"),
-        ((*COMPARE, "--engine", "local", "--address", "x:1"), "address must come with"),
+        ((*DISCOVER, "--workers", 0), "workers must be at least 1"),
+        ((*DISCOVER, "--cluster", "cloud"), "address must be tcp://HOST:PORT or ray:HOST:PORT"),
+        ((*DISCOVER, "--cluster", "ray:auto", "--workers", 2), "leave out --workers"),
         (
-            ("infill", "--model", "proteinmpnn", "--order", "commit", "--engine", "local"),
+            ("infill", "--model", "proteinmpnn", "--order", "commit", "--workers", 1),
             "--order commit must run in this process",
         ),
-        (("study", "run", "--preset", "smoke", "--engine", "cloud"), "engine must be one of"),
-        (
-            (
-                "infill",
-                "--model",
-                "sapiens-heavy",
-                "--sequence",
-                "EVXL",
-                "--engine",
-                "ray",
-                "--device",
-                "cuda:1",
-            ),
-            "--device cuda:1 must come with --gpus on --engine ray",
-        ),
-        ((*COMPARE, "--timeout", 5), "--timeout must come with --engine"),
-        ((*COMPARE, "--timeout", 0, "--engine", "processes"), "--timeout must be above 0 seconds"),
-        (
-            ("study", "run", "--preset", "smoke", "--engine", "local", "--timeout", 5),
-            "--timeout must come without --engine local, which has no worker to end",
-        ),
+        (("study", "run", "--preset", "smoke", "--cluster", "x"), "address must be tcp://"),
+        ((*COMPARE, "--timeout", 5), "--timeout must come with --workers or --cluster"),
+        ((*COMPARE, "--timeout", 0, "--workers", 1), "--timeout must be above 0 seconds"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(words, complaint, tmp_path, monkeypatch):
