@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import math
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 
 from counterprobe.digests import array_digest
 
-__all__ = ["differences", "plain"]
+__all__ = ["canonical", "differences", "plain"]
 
 
 def plain(value: Any, *, digest_arrays: bool = False, most_items: int | None = None) -> Any:
@@ -70,6 +71,11 @@ def plain(value: Any, *, digest_arrays: bool = False, most_items: int | None = N
         return os.fspath(value)
     text = repr(value)
     return type(value).__name__ if " at 0x" in text else text
+
+
+def canonical(value: Mapping[str, Any]) -> str:
+    """Return the one text of plain values: sorted names, no spaces, shortest numbers."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def differences(

@@ -54,7 +54,11 @@ OPENERS = {"open": 1, "io.open": 1, "os.fdopen": 1, "codecs.open": 1, "io.FileIO
            "zipfile.ZipFile": 1, "bz2.open": 1, "lzma.open": 1}  # fmt: skip
 # files.py opens everything, with these two exceptions: SQLite takes a path, has locks and a
 # journal of its own and follows no link with them; and what is sent to the null device is lost.
-MAY_WRITE = {"study/store.py": {"sqlite3.connect"}, "cli/output.py": {"os.open"}}
+MAY_WRITE = {
+    "study/store.py": {"sqlite3.connect"},
+    "oracles/cache.py": {"sqlite3.connect"},
+    "cli/output.py": {"os.open"},
+}
 # The one place where a user may say that code in a model's folder is to be trusted.
 MAY_TRUST = {"models/transformers.py"}
 

@@ -98,10 +98,9 @@ def advise(
         f"look, more to show that one holds; at most {max_evaluations:,} evaluations and "
         f"{max_seconds:g} s (--max-evaluations, --max-seconds)"
     )
-    about = {**output.determining()["options"], "device": None, "given": task.given}
     with (
         output.budget_progress("advise") as progress,
-        runs.oracle_chain(task.oracle, faults, about) as chain,
+        runs.oracle_chain(task.oracle, faults) as chain,
     ):
         advice = give_advice(
             chain.oracle,

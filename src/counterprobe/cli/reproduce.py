@@ -51,7 +51,7 @@ def reproduce(
 ) -> None:
     """Make a result again by the options it was made with, and say whether it came back the same.
 
-    Everything is compared but wall time, work saved by a checkpoint, and versions; versions that
+    Everything is compared but wall time, work saved by a cache, and versions; versions that
     differ are named, since they may be the reason. Files that were read must still be there. Exit
     code 1 if anything came back different.
 

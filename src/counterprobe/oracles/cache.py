@@ -1,0 +1,697 @@
+"""Reply cache: what an oracle replied to each state, in a file that outlives the process.
+
+A reply is kept state by state, under a digest of everything it depends on: the tokens, what was
+read from the state, and the order of commits or the attention layers where these matter. So a
+state is found again however states were grouped, by any run of any process, and a run is resumed
+by starting it again.
+
+A state has one reply, the first that was stored: also where a network rounds differently in
+another batch, a resumed run sees the bits that the interrupted one saw. All states of a call are
+stored together, before the run sees their rows.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from counterprobe.arrays import IntArray
+from counterprobe.classes import TokenClasses
+from counterprobe.digests import DIGEST_SIZE, digest_of
+from counterprobe.errors import CacheError, ImpossibleState, OracleError
+from counterprobe.files import special_kind
+from counterprobe.oracles.abilities import AttentionQuery, HistoryQuery, depends_on_order, join
+from counterprobe.oracles.checks import check_attention, check_rows
+from counterprobe.oracles.codec import (
+    Arrays,
+    decode_classes,
+    decode_reply,
+    encode_classes,
+    encode_reply,
+    pack,
+    unpack,
+)
+from counterprobe.oracles.oracle import NUMERICAL_FLOOR, Oracle, OracleInfo, Wrapper
+from counterprobe.oracles.query import Query, Readouts, Reply
+from counterprobe.rows import ClassedRows, to_numpy
+from counterprobe.states import MASK
+
+__all__ = ["Cache", "as_bytes", "cached_row_error"]
+
+logger = logging.getLogger("counterprobe")
+
+# "CPRC" in the header's application id tells our files from other SQLite files.
+APPLICATION_ID = 0x43505243
+LAYOUT = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, content BLOB NOT NULL);
+CREATE TABLE replies (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, content BLOB);
+CREATE INDEX kept ON replies (id) WHERE content IS NOT NULL;
+PRAGMA application_id = 0x43505243
+"""
+# Seconds that one writer waits for another.
+PATIENCE = 60.0
+# Keys in one SELECT, and replies that make room at a time.
+AT_ONCE = 512
+# Stored states by which an oracle is recognised, and rows of each, at most.
+MOST_EXAMPLES = 3
+MOST_EXAMPLE_ROWS = 64
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The reply to one state: a refusal, or rows as ``encode_reply`` made them."""
+
+    meta: dict[str, Any]
+    arrays: Arrays
+
+
+class Cache(Wrapper):
+    """An oracle whose replies are looked up in a file first, and stored there.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    path : str or path
+        An SQLite file on a local disk; created if it is not there. That of another model is
+        refused. Processes may share it.
+    limit : int or str
+        Bytes that the file may take, such as ``"1 GiB"``; the oldest replies make room for new
+        ones, and are asked for again.
+
+    Attributes
+    ----------
+    num_hits, num_misses : int
+        Evaluations answered from the file, and by the oracle.
+    num_again : int
+        Those of ``num_misses`` whose reply was stored once: it had made room, or was damaged.
+    num_recognising : int
+        Evaluations by which the oracle was compared with what the file holds. They are no part of
+        any run.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, counterprobe as cp
+    >>> law = cp.families.path(length=40, target_seed=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for _ in range(2):
+    ...         with law.oracle().cached(pathlib.Path(folder, "replies.sqlite")) as oracle:
+    ...             batch = cp.sample(oracle, "sequential", seed=1, progress=False)
+    ...             print(batch.ledger.evaluations, oracle.num_hits, oracle.num_misses)
+    40 0 40
+    40 40 0
+    """
+
+    def __init__(
+        self, oracle: Oracle, path: str | os.PathLike[str], *, limit: int | str = "1 GiB"
+    ) -> None:
+        super().__init__(oracle)
+        self.path = Path(path)
+        limit = as_bytes(limit)
+        info = self.inner.info
+        model = {
+            "name": info.name,
+            "length": info.length,
+            "vocab_size": info.vocab_size,
+            "digest": self.inner.digest,
+        }
+        self._by_order = depends_on_order(self.inner)
+        self._file = _File(self.path, limit)
+        try:
+            self._row_error = self._file.open_for(model, float(info.row_error))
+        except BaseException:
+            self._file.close()
+            raise
+        # What this process stores needs no recognising.
+        self._is_recognised = not self._file.fact("example 0")
+        self._classes: dict[str, TokenClasses] = {}
+        # By identity, the object kept with its name so that the identity stays its own.
+        self._names: dict[int, tuple[TokenClasses, str]] = {}
+        self.num_hits = self.num_misses = self.num_again = self.num_recognising = 0
+
+    @property
+    def info(self) -> OracleInfo:
+        """What the inner oracle is, with the row error that was declared first.
+
+        A model measures its own row error, never quite the same.
+        """
+        return replace(self.inner.info, row_error=self._row_error)
+
+    def close(self) -> None:
+        """Close the file; what was replied is in it already."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        """Return the oracle."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self.close()
+
+    def ask(self, query: Query) -> Reply:
+        """Reply from the file what is there; ask the oracle for the other states."""
+        split = _Split.of(query, self._by_order)
+        found = self._found(split)
+        if any("refused" in one.meta for one in found.values()):
+            said = next(one.meta["refused"] for one in found.values() if "refused" in one.meta)
+            raise ImpossibleState(str(said))
+        missing = split.missing(found)
+        if not len(missing):
+            reply = self._joined(split, found)
+            if reply is not None:
+                self.num_hits += len(query.states)
+                return reply
+            self.num_again += len(query.states)
+        # A query of which nothing is stored goes on as it came, with what says whose runs it is.
+        # Where rows of two kinds would meet, such as of two devices, all are asked for.
+        part = query if len(missing) in (0, len(query.states)) else query.part(missing)
+        try:
+            reply = self.inner.ask(part)
+        except ImpossibleState as refusal:
+            self._refused(part, refusal)
+            raise
+        if reply.is_late:
+            return Reply.later(lambda: self._received(split, found, part, reply), reply.drop)
+        return self._received(split, found, part, reply)
+
+    # ----- What is stored ------------------------------------------------------------------
+
+    def _found(self, split: _Split) -> dict[bytes, _Stored]:
+        """Return what is stored of a query, by key; damaged replies are dropped."""
+        rows_of = dict(zip(split.keys, split.rows, strict=True))
+        found, lost, damaged = {}, set(), []
+        for key, content in self._file.look_up(list(rows_of)):
+            if content is None:
+                lost.add(key)
+                continue
+            try:
+                stored = _Stored(*unpack(content))
+                self._require_fit(stored, len(rows_of[key]))
+                found[key] = stored
+            except CacheError:
+                damaged.append(key)
+        if damaged:
+            self._file.drop(damaged)
+        if found:
+            self._recognise()
+        self.num_again += sum(key in lost or key in damaged for key in split.keys)
+        return found
+
+    def _require_fit(self, stored: _Stored, num_rows: int) -> None:
+        """Refuse what was not stored for a state of which so many rows are read."""
+        if "refused" in stored.meta:
+            return
+        for name, array in stored.arrays.items():
+            square = self.length, self.length
+            if array.shape != (square if name == "attention" else (num_rows, *array.shape[1:])):
+                raise CacheError(f"a stored reply has {name} of shape {array.shape}")
+        if "masses" not in stored.arrays:
+            raise CacheError("a stored reply has no rows")
+
+    def _joined(self, split: _Split, found: Mapping[bytes, _Stored]) -> Reply | None:
+        """Return the reply to a query of which all is stored; None if no oracle replies so."""
+        parts = [found[key] for key in split.keys]
+        if not parts or any(
+            one.meta != parts[0].meta or one.arrays.keys() != parts[0].arrays.keys()
+            for one in parts
+        ):
+            return None
+        order = np.argsort(np.concatenate(split.rows), kind="stable")
+        query = split.query
+        try:
+            arrays = {
+                name: np.concatenate([one.arrays[name] for one in parts])[order]
+                for name in parts[0].arrays
+                if name != "attention"
+            }
+            if "attention" in parts[0].arrays:
+                arrays["attention"] = np.stack([one.arrays["attention"] for one in parts])
+            name = parts[0].meta.get("classes")
+            known = {} if name is None else {name: self._known_classes(name)}
+            reply = decode_reply(parts[0].meta, arrays, query.readouts.position, known)
+            self._check(query, reply)
+        except (CacheError, OracleError, ValueError):
+            return None
+        return reply
+
+    # ----- What comes back -----------------------------------------------------------------
+
+    def _received(
+        self, split: _Split, found: dict[bytes, _Stored], part: Query, reply: Reply
+    ) -> Reply:
+        """Store a reply to the states that were missing, and return that to all."""
+        try:
+            reply = reply.settle()
+        except ImpossibleState as refusal:
+            self._refused(part, refusal)
+            raise
+        query = split.query
+        if part is not query:
+            self._check(part, reply)
+        elif not self.inner.info.trusted:
+            try:
+                self._check(part, reply)
+            except OracleError:  # left to the run, and not kept
+                self.num_misses += len(part.states)
+                return reply
+        asked = split if part is query else _Split.of(part, self._by_order)
+        self.num_misses += len(part.states)
+        self.num_hits += len(query.states) - len(part.states)
+        reply, name = self._with_known_classes(reply)
+        encoded = encode_reply(reply, part.readouts.position, name)
+        if encoded is None:  # rows of a kind that no file holds
+            return reply if part is query else self._anew(split)
+        new = {}
+        for k, key in enumerate(asked.keys):
+            if key not in new:
+                new[key] = _Stored(encoded[0], _of_state(encoded[1], k, asked.rows[k]))
+        replaced = bool(found) and part is query
+        kept = self._file.store(
+            {key: pack(one.meta, one.arrays) for key, one in new.items()}, replaced
+        )
+        self._keep_example(asked, new)
+        if part is query and not kept and len(new) == len(asked.keys):
+            return reply
+        # Of equal states, and of what another process stored meanwhile, the first reply counts.
+        joined = self._joined(split, {**found, **new, **self._as_stored(kept)})
+        return self._anew(split) if joined is None else joined
+
+    def _as_stored(self, kept: Mapping[bytes, bytes]) -> dict[bytes, _Stored]:
+        stored = {}
+        for key, content in kept.items():
+            with suppress(CacheError):
+                stored[key] = _Stored(*unpack(content))
+        return stored
+
+    def _anew(self, split: _Split) -> Reply:
+        """Ask for a whole query, whatever is stored of it: rows of two kinds cannot be joined."""
+        self.num_misses += len(split.keys)
+        self.num_again += len(split.keys)
+        return self._with_known_classes(self.inner.ask(split.query).settle())[0]
+
+    def _refused(self, part: Query, refusal: ImpossibleState) -> None:
+        """Store that a state is impossible, where it was asked for alone."""
+        if len(part.states) == 1:
+            self.num_misses += 1
+            (key,) = _Split.of(part, self._by_order).keys
+            self._file.store({key: pack({"refused": str(refusal)}, {})}, False)
+
+    def _check(self, query: Query, reply: Reply) -> None:
+        """Raise ``OracleError`` for what is no reply to a query, by a run's own checks."""
+        check_rows(reply.rows, query.readouts, self.vocab_size, self.name, warn_on_zero=False)
+        if isinstance(query, AttentionQuery):
+            check_attention(reply.attention, len(query.states), self.length, self.name)
+
+    # ----- Token classes -------------------------------------------------------------------
+
+    def _with_known_classes(self, reply: Reply) -> tuple[Reply, str | None]:
+        """Give classed rows the classes of stored ones, and return their name in the file.
+
+        Rows from the file and from the oracle meet in one run, and are joined and compared by
+        whether their classes are one object.
+        """
+        rows = reply.rows
+        if not isinstance(rows, ClassedRows):
+            return reply, None
+        given = rows.classes
+        if id(given) not in self._names:
+            content = encode_classes(given)
+            name = digest_of(content).hex()
+            if name not in self._classes:
+                self._file.keep(f"classes {name}", content)
+                self._classes[name] = given
+            self._names[id(given)] = given, name
+        name = self._names[id(given)][1]
+        known = self._classes[name]
+        self._names[id(known)] = known, name
+        rows = ClassedRows(rows.class_masses, known, rows.positions)
+        return Reply(rows, reply.attention), name
+
+    def _known_classes(self, name: str) -> TokenClasses:
+        """Return stored token classes."""
+        if name not in self._classes:
+            content = self._file.fact(f"classes {name}")
+            if content is None or digest_of(content).hex() != name:
+                raise CacheError(f"{self.path} lacks token classes of a reply")
+            classes = decode_classes(content)
+            if (classes.length, classes.vocab_size) != (self.length, self.vocab_size):
+                raise CacheError(f"{self.path} has token classes of another size")
+            self._classes[name] = classes
+        return self._classes[name]
+
+    # ----- Whether the oracle is the one whose replies the file holds ----------------------
+
+    def _keep_example(self, split: _Split, new: Mapping[bytes, _Stored]) -> None:
+        """Store a state with its rows, by which a later process recognises the oracle.
+
+        The first of all, and then some that reveal tokens: laws that differ may well agree while
+        everything is masked.
+        """
+        query = split.query
+        number = self._file.num_examples
+        if number >= MOST_EXAMPLES or isinstance(query, AttentionQuery):
+            return
+        reveals = (query.states != MASK).any(axis=1) | (number == 0)
+        read = [k for k in np.flatnonzero(reveals).tolist() if len(split.rows[k])]
+        if read:
+            k = read[0]
+            few = split.rows[k][:MOST_EXAMPLE_ROWS]
+            arrays = {name: a[: len(few)] for name, a in new[split.keys[k]].arrays.items()}
+            arrays |= {"state": query.states[k], "read": query.readouts.position[few]}
+            if isinstance(query, HistoryQuery) and self._by_order:
+                arrays["ranks"] = query.ranks[k]
+            content = pack(new[split.keys[k]].meta, arrays)
+            self._file.keep(f"example {number}", content)
+            self._file.num_examples += 1
+
+    def _recognise(self) -> None:
+        """Compare the oracle with what an earlier process stored; once.
+
+        Names, sizes and weights do not say what code computes, and a function has no weights.
+        """
+        if self._is_recognised:
+            return
+        examples = [unpack(content) for content in self._file.examples()]
+        revealing = [one for one in examples if (one[1]["state"] != MASK).any()]
+        chosen = (revealing or examples)[: 1 if self.inner.digest else None]
+        queries, stored = [], []
+        for meta, arrays in chosen:
+            state, read, ranks = (arrays.pop(name, None) for name in ("state", "read", "ranks"))
+            assert state is not None and read is not None
+            query = Query(state[None], Readouts.same(1, read))
+            if ranks is not None:
+                query = HistoryQuery(query.states, query.readouts, ranks[None])
+            queries.append(query)
+            name = meta.get("classes")
+            known = {} if name is None else {name: self._known_classes(name)}
+            rows = decode_reply(meta, arrays, read, known, on_host=True).rows
+            stored.append(to_numpy(rows.dense()).astype(np.float64))
+        whole = join(queries)
+        rows = self.inner.ask(whole).settle().rows
+        self.num_recognising += len(queries)
+        check_rows(rows, whole.readouts, self.vocab_size, self.name, warn_on_zero=False)
+        now, then = to_numpy(rows.dense()).astype(np.float64), np.concatenate(stored)
+        moved = 0.5 * np.abs(now - then).sum(axis=1)
+        k = int(np.argmax(moved))
+        floor = max(self._row_error, float(self.inner.row_error), NUMERICAL_FLOOR)
+        if not moved[k] <= floor:
+            raise CacheError(
+                f"{self.path} holds replies of another model than this {self.name!r}: for a "
+                f"stored state the row at position {int(whole.readouts.position[k])} differs by "
+                f"{moved[k]:.3g} in total variation, where {floor:.3g} is declared; use the model "
+                "it was made with, or name another file"
+            )
+        self._is_recognised = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """A query state by state: the key of each, and which rows are its own."""
+
+    query: Query
+    keys: list[bytes]
+    rows: list[IntArray]
+
+    @classmethod
+    def of(cls, query: Query, by_order: bool) -> _Split:
+        """Split a query; the order of commits counts only where rows depend on it."""
+        index, position = query.readouts.state_index, query.readouts.position
+        order = np.lexsort((position, index))
+        ends = np.searchsorted(index[order], np.arange(1, len(query.states)))
+        rows = np.split(order, ends)
+        states = np.ascontiguousarray(query.states, dtype="<i4")
+        position = position.astype("<i8", copy=False)
+        is_plain = isinstance(query, HistoryQuery) and not by_order
+        keys = [
+            digest_of(states[k], position[mine], *(() if is_plain else query.beside(k)))
+            for k, mine in enumerate(rows[: len(states)])
+        ]
+        return cls(query, keys, rows[: len(states)])
+
+    def missing(self, found: Mapping[bytes, _Stored]) -> IntArray:
+        """Return which states are not among those that were found."""
+        return np.flatnonzero([key not in found for key in self.keys])
+
+
+def _of_state(arrays: Arrays, state: int, rows: IntArray) -> Arrays:
+    return {
+        name: array[state] if name == "attention" else array[rows]
+        for name, array in arrays.items()
+    }
+
+
+def as_bytes(limit: int | str) -> int:
+    """Return a number of bytes, which may be said as ``"512 MiB"``."""
+    number, _, unit = str(limit).strip().partition(" ")
+    try:
+        size = int(float(number) * UNITS[unit or "B"])
+    except (KeyError, ValueError, OverflowError):
+        size = -1
+    if size < 0:
+        raise ValueError(f"limit must be bytes, or such as '1 GiB'; got {limit!r}")
+    return size
+
+
+def cached_row_error(path: str | os.PathLike[str]) -> float | None:
+    """Return the row error that a cache's model declared; None where there is no cache yet.
+
+    A model that is given it need not measure its own.
+    """
+    if not Path(path).exists() or not Path(path).stat().st_size:
+        return None
+    file = _File(Path(path), 0)
+    try:
+        known = file.model()
+        return None if known is None else float(known["row_error"])
+    finally:
+        file.close()
+
+
+# ----- The file -------------------------------------------------------------------------------
+
+
+class _File:
+    """The SQLite file of a cache.
+
+    A kill loses nothing that was committed. A loss of power may lose the last replies, and they
+    are asked for again: so nothing waits for the disk.
+    """
+
+    def __init__(self, path: Path, limit: int) -> None:
+        self._path, self._limit = path, limit
+        self._lock = threading.RLock()
+        if (kind := special_kind(path)) is not None:  # opening a pipe would wait for ever
+            raise CacheError(f"{path} is {kind}; a cache must be a regular file")
+        if not path.parent.is_dir():
+            raise CacheError(f"cannot write {path}: there is no folder {path.parent}")
+        if path.exists() and path.stat().st_size:
+            with path.open("rb") as stream:
+                header = stream.read(100)
+            if not header.startswith(b"SQLite format 3\0"):
+                raise CacheError(f"{path} is not a cache of replies; name another file")
+        with self._explained():
+            self._database = sqlite3.connect(
+                path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+            )
+        self._database.text_factory = bytes  # where damage made a text of what was none
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+        self.num_examples = len(self.examples())
+
+    def _prepare(self) -> None:
+        with self._writing():
+            (identity,) = self._database.execute("PRAGMA application_id").fetchone()
+            (tables,) = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if identity == 0 and tables == 0:
+                for statement in LAYOUT.split(";"):
+                    self._database.execute(statement)
+            elif identity != APPLICATION_ID:
+                raise CacheError(f"{self._path} is not a cache of replies; name another file")
+        with self._explained():
+            self._database.execute("PRAGMA synchronous = NORMAL")
+            # SQLite does not wait for others at this one statement; whoever holds the file now
+            # switches it, or another process does the next time.
+            with suppress(sqlite3.OperationalError):
+                self._database.execute("PRAGMA journal_mode = WAL")
+
+    def open_for(self, model: dict[str, Any], row_error: float) -> float:
+        """Refuse the cache of another model; return the row error that its first run declared."""
+        self.keep("model", json.dumps({**model, "row_error": row_error}).encode())
+        then = self.model()
+        assert then is not None
+        for name, now in model.items():
+            before = then.get(name)
+            if before != now and not (name == "digest" and None in (before, now)):
+                raise CacheError(
+                    f"{self._path} is the cache of another model: its {name} is {before!r}, this "
+                    f"model's is {now!r}; name another file"
+                )
+        return float(then["row_error"])
+
+    def model(self) -> dict[str, Any] | None:
+        """Return what is known of the model."""
+        content = self.fact("model")
+        return None if content is None else dict(json.loads(content))
+
+    def close(self) -> None:
+        """Close the file; a second time is nothing new."""
+        self._database.close()
+
+    # ----- Facts: the model, token classes, examples ---------------------------------------
+
+    def keep(self, name: str, content: bytes) -> None:
+        """Store a fact; what is there stays."""
+        with self._writing():
+            self._database.execute(
+                "INSERT OR IGNORE INTO facts VALUES (?, ?)",
+                (name, _sealed(name.encode(), content)),
+            )
+
+    def fact(self, name: str) -> bytes | None:
+        """Return a fact; a damaged one is refused, since it says whose replies these are."""
+        with self._explained():
+            row = self._database.execute(
+                "SELECT content FROM facts WHERE name = ?", (name,)
+            ).fetchone()
+        if row is None:
+            return None
+        content = _opened(name.encode(), row[0])
+        if content is None:
+            raise CacheError(_damaged(self._path, f"its {name.split()[0]} is not what was stored"))
+        return content
+
+    def examples(self) -> list[bytes]:
+        """Return the states by which an oracle is recognised."""
+        found = (self.fact(f"example {k}") for k in range(MOST_EXAMPLES))
+        return [content for content in found if content is not None]
+
+    # ----- Replies -------------------------------------------------------------------------
+
+    def look_up(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes | None]]:
+        """Return the keys that were stored, each with its content; None where that is gone."""
+        found: list[tuple[bytes, bytes | None]] = []
+        damaged = []
+        with self._explained():
+            for low in range(0, len(keys), AT_ONCE):
+                some = keys[low : low + AT_ONCE]
+                marks = ",".join("?" * len(some))
+                for key, content in self._database.execute(
+                    f"SELECT key, content FROM replies WHERE key IN ({marks})", some
+                ):
+                    opened = None if content is None else _opened(key, content)
+                    found.append((key, opened))
+                    if content is not None and opened is None:
+                        damaged.append(key)
+        if damaged:
+            self.drop(damaged)
+        return found
+
+    def drop(self, keys: Sequence[bytes]) -> None:
+        """Forget damaged replies, but not that they were stored."""
+        logger.warning(
+            "%s: %d damaged replies were dropped, and are asked for again", self._path, len(keys)
+        )
+        with self._writing():
+            self._database.executemany(
+                "UPDATE replies SET content = NULL WHERE key = ?", [(key,) for key in keys]
+            )
+
+    def store(self, replies: Mapping[bytes, bytes], replaced: bool) -> dict[bytes, bytes]:
+        """Store replies, all or none; return those that somebody else stored before."""
+        before: dict[bytes, bytes] = {}
+        gone = "DELETE FROM replies WHERE key = ?" + ("" if replaced else " AND content IS NULL")
+        with self._writing():
+            self._database.executemany(gone, [(key,) for key in replies])
+            for key, content in replies.items():
+                added = self._database.execute(
+                    "INSERT OR IGNORE INTO replies (key, content) VALUES (?, ?)",
+                    (key, _sealed(key, content)),
+                )
+                if not added.rowcount:
+                    row = self._database.execute(
+                        "SELECT content FROM replies WHERE key = ?", (key,)
+                    ).fetchone()
+                    opened = None if row is None else _opened(key, row[0])
+                    if opened is not None:
+                        before[key] = opened
+            self._make_room()
+        return before
+
+    def _make_room(self) -> None:
+        """Let the oldest replies go while the file is too large."""
+        while self._size() > self._limit:
+            dropped = self._database.execute(
+                "UPDATE replies SET content = NULL WHERE id IN (SELECT id FROM replies WHERE "
+                "content IS NOT NULL ORDER BY id LIMIT ?)",
+                (AT_ONCE // 16,),
+            )
+            if not dropped.rowcount:
+                self._database.execute("DELETE FROM replies WHERE content IS NULL")
+                return
+
+    def _size(self) -> int:
+        """Return the bytes that the file's pages take, those that are free left out."""
+        pages, free, size = (
+            int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        return (pages - free) * size
+
+    # ----- Around SQLite -------------------------------------------------------------------
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Do several things, or nothing."""
+        with self._explained():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Let one thread at a time, and turn SQLite's errors into ours."""
+        with self._lock:
+            try:
+                yield
+            except (sqlite3.Error, UnicodeDecodeError) as problem:  # a message may quote anything
+                said = " ".join(str(problem).split())[:200]
+                code = getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+                if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                    raise CacheError(_damaged(self._path, said)) from problem
+                raise CacheError(f"cannot use the cache {self._path}: {said}") from problem
+
+
+def _sealed(name: bytes, content: bytes) -> bytes:
+    """Return content with a checksum of it, and of what it is stored under."""
+    return digest_of((name, content)) + content
+
+
+def _opened(name: bytes, sealed: object) -> bytes | None:
+    """Return what was sealed; None if it, or its name, was changed since."""
+    if not isinstance(sealed, bytes):
+        return None
+    content = sealed[DIGEST_SIZE:]
+    return content if digest_of((name, content)) == sealed[:DIGEST_SIZE] else None
+
+
+def _damaged(path: Path, problem: str) -> str:
+    return f"{path} is damaged ({problem}); put back a copy of it, or name another file"
