@@ -86,7 +86,7 @@ def advise(
         raise ValueError(f"--max-seconds must be at least 0, got {max_seconds}")
     if not 0 < target_kl < math.inf:
         raise ValueError(f"--target-kl must be a number of nats above 0, got {target_kl}")
-    task = text.task(model, order=order, is_probed=True)
+    task = text.task(model, order=order, is_probed=True, cache=faults.cache)
     started = time.perf_counter()
     here, checked = carried(task, found)
     pace = (time.perf_counter() - started) / max(checked.evaluations, 1)

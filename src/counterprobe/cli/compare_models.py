@@ -100,7 +100,7 @@ def compare_models(
         raise ValueError(f"--orders must be one of {', '.join(get_args(Orders))}; got {orders!r}")
     chosen = read_samplers(DEFAULT if samplers is None else samplers)
     where = engine.open(faults.timeout)
-    task = _masking(text, length).task(model, where)
+    task = _masking(text, length).task(model, where, cache=faults.cache)
     tokens = None
     if truth is not None:
         tokens = make_task(model, options.read_sequence(truth), **text.named(model)).given

@@ -106,7 +106,7 @@ def discover(
     where = engine.open(faults.timeout)
     if model is not None:
         target.refuse()
-        task, name = text.task(model, where, is_probed=True), model
+        task, name = text.task(model, where, is_probed=True, cache=faults.cache), model
         about = about_task(task)
     else:
         text.refuse()

@@ -163,7 +163,7 @@ def infill(
             output.complain(f"{out}: the last record was cut off and is left out")
         terms = partial(_terms, rule, text.temperature, asking)
         made: list[designs.Drawn] = []
-        tasks = Tasks(model, where, order, file, count if append else None, terms)
+        tasks = Tasks(model, where, order, file, count if append else None, terms, faults.cache)
         for name, one in inputs:
             started = time.perf_counter()
             with _naming(name if len(inputs) > 1 else None):

@@ -77,6 +77,8 @@ class Tasks:
         An input of which the file has so many designs is left out.
     terms : callable
         Returns what determines the designs of a task.
+    cache : str, optional
+        A cache of the model's replies.
     """
 
     model: str
@@ -85,6 +87,7 @@ class Tasks:
     file: DesignFile | None
     wanted: int | None
     terms: Callable[[Task], Mapping[str, str]]
+    cache: str | None = None
     _loaded: MaskedModel | None = None
     _backbone: str | None = None
     _seen: Counter[bytes] = field(default_factory=Counter)
@@ -95,7 +98,9 @@ class Tasks:
             self._loaded, self._backbone = None, text.backbone
         if self.engine is None and self._are_there(name, text):
             return None
-        task = text.task(self.model, self.engine, order=self.order, like=self._loaded)
+        task = text.task(
+            self.model, self.engine, order=self.order, like=self._loaded, cache=self.cache
+        )
         self._loaded = task.model
         task = replace(task, occurrence=self._count(task.given, task.template))
         called, file, template = _called(name, task.model), self.file, task.template

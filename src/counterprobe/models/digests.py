@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:
     torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
-__all__ = ["LastDigest", "rows_digest", "weights_digest"]
+__all__ = ["LastDigest", "rows_digest", "weights_digest", "weights_stamp"]
 
 
 def weights_digest(model: Any) -> bytes | None:
@@ -91,13 +91,13 @@ class LastDigest:
 
     def of(self, model: Any, make: Callable[[], str | None]) -> str | None:
         """Return the digest, made by ``make`` if weights may have changed."""
-        stamp = _stamp(model)
+        stamp = weights_stamp(model)
         if stamp is None or stamp != self._stamp:
             self._digest, self._stamp = make(), stamp
         return self._digest
 
 
-def _stamp(model: Any) -> list[tuple[int, int]] | None:
+def weights_stamp(model: Any) -> list[tuple[int, int]] | None:
     """Return which tensors a module has and how often each was written to; None if unknown."""
     if not isinstance(model, torch.nn.Module):
         return None
