@@ -68,12 +68,8 @@ MOST_EXAMPLE_ROWS = 64
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """The reply to one state: a refusal, or rows as ``encode_reply`` made them."""
-
-    meta: dict[str, Any]
-    arrays: Arrays
+# The reply to one state: rows as ``encode_reply`` made them, or a refusal.
+Stored = tuple[dict[str, Any], Arrays]
 
 
 class Cache(Wrapper):
@@ -162,84 +158,71 @@ class Cache(Wrapper):
     def ask(self, query: Query) -> Reply:
         """Reply from the file what is there; ask the oracle for the other states."""
         split = _Split.of(query, self._by_order)
-        found = self._found(split)
-        if any("refused" in one.meta for one in found.values()):
-            said = next(one.meta["refused"] for one in found.values() if "refused" in one.meta)
-            raise ImpossibleState(str(said))
-        missing = split.missing(found)
+        found, damaged = self._found(split)
+        for meta, _ in found.values():
+            if "refused" in meta:
+                raise ImpossibleState(str(meta["refused"]))
+        missing = np.flatnonzero([key not in found for key in split.keys])
         if not len(missing):
             reply = self._joined(split, found)
-            if reply is not None:
-                self.num_hits += len(query.states)
-                return reply
-            self.num_again += len(query.states)
+            self.num_hits += 0 if reply is None else len(query.states)
+            return self._anew(split) if reply is None else reply
         # A query of which nothing is stored goes on as it came, with what says whose runs it is.
-        # Where rows of two kinds would meet, such as of two devices, all are asked for.
-        part = query if len(missing) in (0, len(query.states)) else query.part(missing)
-        try:
-            reply = self.inner.ask(part)
-        except ImpossibleState as refusal:
-            self._refused(part, refusal)
-            raise
-        if reply.is_late:
-            return Reply.later(lambda: self._received(split, found, part, reply), reply.drop)
-        return self._received(split, found, part, reply)
+        part = query if len(missing) == len(query.states) else query.part(missing)
+        return self._asked(split, part, found, damaged)
 
     # ----- What is stored ------------------------------------------------------------------
 
-    def _found(self, split: _Split) -> dict[bytes, _Stored]:
-        """Return what is stored of a query, by key; damaged replies are dropped."""
+    def _found(self, split: _Split) -> tuple[dict[bytes, Stored], set[bytes]]:
+        """Return what is stored of a query, by key, and the keys of what is damaged."""
         rows_of = dict(zip(split.keys, split.rows, strict=True))
-        found, lost, damaged = {}, set(), []
-        for key, content in self._file.look_up(list(rows_of)):
-            if content is None:
-                lost.add(key)
-                continue
+        found, lost, damaged = {}, set(), set()
+        for key, sealed in self._file.look_up(list(rows_of)):
+            lost.add(key)
             try:
-                stored = _Stored(*unpack(content))
-                self._require_fit(stored, len(rows_of[key]))
-                found[key] = stored
+                if sealed is not None:
+                    found[key] = self._fitting(_opened(key, sealed), len(rows_of[key]))
+                    lost.remove(key)
             except CacheError:
-                damaged.append(key)
+                damaged.add(key)
         if damaged:
-            self._file.drop(damaged)
+            logger.warning(
+                "%s: %d damaged replies were dropped, and are asked for again",
+                self.path, len(damaged),
+            )  # fmt: skip
         if found:
             self._recognise()
-        self.num_again += sum(key in lost or key in damaged for key in split.keys)
-        return found
+        self.num_again += sum(key in lost for key in split.keys)
+        return found, damaged
 
-    def _require_fit(self, stored: _Stored, num_rows: int) -> None:
-        """Refuse what was not stored for a state of which so many rows are read."""
-        if "refused" in stored.meta:
-            return
-        for name, array in stored.arrays.items():
-            square = self.length, self.length
-            if array.shape != (square if name == "attention" else (num_rows, *array.shape[1:])):
-                raise CacheError(f"a stored reply has {name} of shape {array.shape}")
-        if "masses" not in stored.arrays:
-            raise CacheError("a stored reply has no rows")
+    def _fitting(self, content: bytes | None, num_rows: int) -> Stored:
+        """Return what was stored for a state of which so many rows are read; refuse all else."""
+        meta, arrays = unpack(content or b"")
+        shapes = {name: (num_rows, *array.shape[1:]) for name, array in arrays.items()}
+        shapes |= {"attention": (self.length, self.length)}
+        wrong = any(array.shape != shapes[name] for name, array in arrays.items())
+        if "refused" not in meta and (wrong or "masses" not in arrays):
+            raise CacheError("a stored reply has rows of another shape")
+        return meta, arrays
 
-    def _joined(self, split: _Split, found: Mapping[bytes, _Stored]) -> Reply | None:
+    def _joined(self, split: _Split, found: Mapping[bytes, Stored]) -> Reply | None:
         """Return the reply to a query of which all is stored; None if no oracle replies so."""
         parts = [found[key] for key in split.keys]
-        if not parts or any(
-            one.meta != parts[0].meta or one.arrays.keys() != parts[0].arrays.keys()
-            for one in parts
-        ):
+        meta, first = parts[0] if parts else ({}, {})
+        if any(one[0] != meta or one[1].keys() != first.keys() for one in parts):
             return None
         order = np.argsort(np.concatenate(split.rows), kind="stable")
         query = split.query
         try:
             arrays = {
-                name: np.concatenate([one.arrays[name] for one in parts])[order]
-                for name in parts[0].arrays
-                if name != "attention"
+                name: np.stack([one[1][name] for one in parts])
+                if name == "attention"
+                else np.concatenate([one[1][name] for one in parts])[order]
+                for name in first
             }
-            if "attention" in parts[0].arrays:
-                arrays["attention"] = np.stack([one.arrays["attention"] for one in parts])
-            name = parts[0].meta.get("classes")
+            name = meta.get("classes")
             known = {} if name is None else {name: self._known_classes(name)}
-            reply = decode_reply(parts[0].meta, arrays, query.readouts.position, known)
+            reply = decode_reply(meta, arrays, query.readouts.position, known)
             self._check(query, reply)
         except (CacheError, OracleError, ValueError):
             return None
@@ -247,65 +230,75 @@ class Cache(Wrapper):
 
     # ----- What comes back -----------------------------------------------------------------
 
+    def _asked(
+        self, split: _Split, part: Query, found: dict[bytes, Stored], replaced: set[bytes]
+    ) -> Reply:
+        """Ask for some of the states, or all; replies under keys in ``replaced`` are replaced."""
+        with self._storing_refusal(part):
+            reply = self.inner.ask(part)
+        wait = lambda: self._received(split, part, found, replaced, reply)  # noqa: E731
+        return Reply.later(wait, reply.drop) if reply.is_late else wait()
+
     def _received(
-        self, split: _Split, found: dict[bytes, _Stored], part: Query, reply: Reply
+        self,
+        split: _Split,
+        part: Query,
+        found: dict[bytes, Stored],
+        replaced: set[bytes],
+        reply: Reply,
     ) -> Reply:
         """Store a reply to the states that were missing, and return that to all."""
-        try:
+        with self._storing_refusal(part):
             reply = reply.settle()
-        except ImpossibleState as refusal:
-            self._refused(part, refusal)
-            raise
-        query = split.query
-        if part is not query:
-            self._check(part, reply)
-        elif not self.inner.info.trusted:
+        self.num_misses += len(part.states)
+        if part is not split.query or not self.inner.info.trusted:
             try:
                 self._check(part, reply)
-            except OracleError:  # left to the run, and not kept
-                self.num_misses += len(part.states)
-                return reply
-        asked = split if part is query else _Split.of(part, self._by_order)
-        self.num_misses += len(part.states)
-        self.num_hits += len(query.states) - len(part.states)
+            except OracleError:
+                if part is split.query:  # left to the run, and not kept
+                    return reply
+                raise
+        self.num_hits += len(split.keys) - len(part.states)
         reply, name = self._with_known_classes(reply)
         encoded = encode_reply(reply, part.readouts.position, name)
         if encoded is None:  # rows of a kind that no file holds
-            return reply if part is query else self._anew(split)
-        new = {}
+            return reply if part is split.query else self._anew(split)
+        asked = split if part is split.query else _Split.of(part, self._by_order)
+        new: dict[bytes, Stored] = {}
         for k, key in enumerate(asked.keys):
             if key not in new:
-                new[key] = _Stored(encoded[0], _of_state(encoded[1], k, asked.rows[k]))
-        replaced = bool(found) and part is query
-        kept = self._file.store(
-            {key: pack(one.meta, one.arrays) for key, one in new.items()}, replaced
-        )
+                new[key] = encoded[0], _of_state(encoded[1], k, asked.rows[k])
+        kept = self._file.store({key: pack(*one) for key, one in new.items()}, replaced)
         self._keep_example(asked, new)
-        if part is query and not kept and len(new) == len(asked.keys):
+        if part is split.query and not kept and len(new) == len(asked.keys):
             return reply
         # Of equal states, and of what another process stored meanwhile, the first reply counts.
-        joined = self._joined(split, {**found, **new, **self._as_stored(kept)})
-        return self._anew(split) if joined is None else joined
-
-    def _as_stored(self, kept: Mapping[bytes, bytes]) -> dict[bytes, _Stored]:
-        stored = {}
-        for key, content in kept.items():
-            with suppress(CacheError):
-                stored[key] = _Stored(*unpack(content))
-        return stored
+        with suppress(CacheError):
+            new |= {key: unpack(content) for key, content in kept.items()}
+        joined = self._joined(split, {**found, **new})
+        if joined is None:
+            return reply if replaced.issuperset(split.keys) else self._anew(split)
+        return joined
 
     def _anew(self, split: _Split) -> Reply:
-        """Ask for a whole query, whatever is stored of it: rows of two kinds cannot be joined."""
-        self.num_misses += len(split.keys)
-        self.num_again += len(split.keys)
-        return self._with_known_classes(self.inner.ask(split.query).settle())[0]
+        """Ask for a whole query, whatever is stored of it: rows of two kinds cannot be joined.
 
-    def _refused(self, part: Query, refusal: ImpossibleState) -> None:
+        Such as rows of two devices.
+        """
+        self.num_again += len(split.keys)
+        return self._asked(split, split.query, {}, set(split.keys))
+
+    @contextmanager
+    def _storing_refusal(self, part: Query) -> Iterator[None]:
         """Store that a state is impossible, where it was asked for alone."""
-        if len(part.states) == 1:
-            self.num_misses += 1
-            (key,) = _Split.of(part, self._by_order).keys
-            self._file.store({key: pack({"refused": str(refusal)}, {})}, False)
+        try:
+            yield
+        except ImpossibleState as refusal:
+            if len(part.states) == 1:
+                self.num_misses += 1
+                (key,) = _Split.of(part, self._by_order).keys
+                self._file.store({key: pack({"refused": str(refusal)}, {})}, {key})
+            raise
 
     def _check(self, query: Query, reply: Reply) -> None:
         """Raise ``OracleError`` for what is no reply to a query, by a run's own checks."""
@@ -352,27 +345,25 @@ class Cache(Wrapper):
 
     # ----- Whether the oracle is the one whose replies the file holds ----------------------
 
-    def _keep_example(self, split: _Split, new: Mapping[bytes, _Stored]) -> None:
+    def _keep_example(self, split: _Split, new: Mapping[bytes, Stored]) -> None:
         """Store a state with its rows, by which a later process recognises the oracle.
 
         The first of all, and then some that reveal tokens: laws that differ may well agree while
         everything is masked.
         """
-        query = split.query
-        number = self._file.num_examples
-        if number >= MOST_EXAMPLES or isinstance(query, AttentionQuery):
+        query, number = split.query, self._file.num_examples
+        if number >= MOST_EXAMPLES:
             return
         reveals = (query.states != MASK).any(axis=1) | (number == 0)
         read = [k for k in np.flatnonzero(reveals).tolist() if len(split.rows[k])]
-        if read:
-            k = read[0]
+        for k in read[:1]:
             few = split.rows[k][:MOST_EXAMPLE_ROWS]
-            arrays = {name: a[: len(few)] for name, a in new[split.keys[k]].arrays.items()}
+            meta, arrays = new[split.keys[k]]
+            arrays = {name: a[: len(few)] for name, a in arrays.items() if name != "attention"}
             arrays |= {"state": query.states[k], "read": query.readouts.position[few]}
             if isinstance(query, HistoryQuery) and self._by_order:
                 arrays["ranks"] = query.ranks[k]
-            content = pack(new[split.keys[k]].meta, arrays)
-            self._file.keep(f"example {number}", content)
+            self._file.keep(f"example {number}", pack(meta, arrays))
             self._file.num_examples += 1
 
     def _recognise(self) -> None:
@@ -439,10 +430,6 @@ class _Split:
         ]
         return cls(query, keys, rows[: len(states)])
 
-    def missing(self, found: Mapping[bytes, _Stored]) -> IntArray:
-        """Return which states are not among those that were found."""
-        return np.flatnonzero([key not in found for key in self.keys])
-
 
 def _of_state(arrays: Arrays, state: int, rows: IntArray) -> Arrays:
     return {
@@ -495,11 +482,6 @@ class _File:
             raise CacheError(f"{path} is {kind}; a cache must be a regular file")
         if not path.parent.is_dir():
             raise CacheError(f"cannot write {path}: there is no folder {path.parent}")
-        if path.exists() and path.stat().st_size:
-            with path.open("rb") as stream:
-                header = stream.read(100)
-            if not header.startswith(b"SQLite format 3\0"):
-                raise CacheError(f"{path} is not a cache of replies; name another file")
         with self._explained():
             self._database = sqlite3.connect(
                 path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
@@ -520,7 +502,7 @@ class _File:
                 for statement in LAYOUT.split(";"):
                     self._database.execute(statement)
             elif identity != APPLICATION_ID:
-                raise CacheError(f"{self._path} is not a cache of replies; name another file")
+                raise CacheError(_foreign(self._path))
         with self._explained():
             self._database.execute("PRAGMA synchronous = NORMAL")
             # SQLite does not wait for others at this one statement; whoever holds the file now
@@ -581,53 +563,31 @@ class _File:
 
     # ----- Replies -------------------------------------------------------------------------
 
-    def look_up(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes | None]]:
-        """Return the keys that were stored, each with its content; None where that is gone."""
-        found: list[tuple[bytes, bytes | None]] = []
-        damaged = []
+    def look_up(self, keys: Sequence[bytes]) -> list[tuple[bytes, object]]:
+        """Return the keys that were stored, each with what is sealed there; None if it is gone."""
+        found: list[tuple[bytes, object]] = []
         with self._explained():
             for low in range(0, len(keys), AT_ONCE):
                 some = keys[low : low + AT_ONCE]
                 marks = ",".join("?" * len(some))
-                for key, content in self._database.execute(
+                found += self._database.execute(
                     f"SELECT key, content FROM replies WHERE key IN ({marks})", some
-                ):
-                    opened = None if content is None else _opened(key, content)
-                    found.append((key, opened))
-                    if content is not None and opened is None:
-                        damaged.append(key)
-        if damaged:
-            self.drop(damaged)
+                )
         return found
 
-    def drop(self, keys: Sequence[bytes]) -> None:
-        """Forget damaged replies, but not that they were stored."""
-        logger.warning(
-            "%s: %d damaged replies were dropped, and are asked for again", self._path, len(keys)
-        )
-        with self._writing():
-            self._database.executemany(
-                "UPDATE replies SET content = NULL WHERE key = ?", [(key,) for key in keys]
-            )
-
-    def store(self, replies: Mapping[bytes, bytes], replaced: bool) -> dict[bytes, bytes]:
+    def store(self, replies: Mapping[bytes, bytes], replaced: set[bytes]) -> dict[bytes, bytes]:
         """Store replies, all or none; return those that somebody else stored before."""
         before: dict[bytes, bytes] = {}
-        gone = "DELETE FROM replies WHERE key = ?" + ("" if replaced else " AND content IS NULL")
+        run = self._database.execute
         with self._writing():
-            self._database.executemany(gone, [(key,) for key in replies])
             for key, content in replies.items():
-                added = self._database.execute(
-                    "INSERT OR IGNORE INTO replies (key, content) VALUES (?, ?)",
-                    (key, _sealed(key, content)),
-                )
-                if not added.rowcount:
-                    row = self._database.execute(
-                        "SELECT content FROM replies WHERE key = ?", (key,)
-                    ).fetchone()
-                    opened = None if row is None else _opened(key, row[0])
-                    if opened is not None:
-                        before[key] = opened
+                gone = "" if key in replaced else " AND content IS NULL"
+                run(f"DELETE FROM replies WHERE key = ?{gone}", (key,))
+                for (sealed,) in run("SELECT content FROM replies WHERE key = ?", (key,)):
+                    before[key] = _opened(key, sealed) or content
+                if key not in before:
+                    new = key, _sealed(key, content)
+                    run("INSERT INTO replies (key, content) VALUES (?, ?)", new)
             self._make_room()
         return before
 
@@ -675,7 +635,9 @@ class _File:
             except (sqlite3.Error, UnicodeDecodeError) as problem:  # a message may quote anything
                 said = " ".join(str(problem).split())[:200]
                 code = getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-                if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                if code == sqlite3.SQLITE_NOTADB:
+                    raise CacheError(_foreign(self._path)) from problem
+                if code == sqlite3.SQLITE_CORRUPT:
                     raise CacheError(_damaged(self._path, said)) from problem
                 raise CacheError(f"cannot use the cache {self._path}: {said}") from problem
 
@@ -691,6 +653,10 @@ def _opened(name: bytes, sealed: object) -> bytes | None:
         return None
     content = sealed[DIGEST_SIZE:]
     return content if digest_of((name, content)) == sealed[:DIGEST_SIZE] else None
+
+
+def _foreign(path: Path) -> str:
+    return f"{path} is not a cache of replies; name another file"
 
 
 def _damaged(path: Path, problem: str) -> str:
