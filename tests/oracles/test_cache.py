@@ -555,7 +555,7 @@ def test_what_is_sealed_and_no_reply_is_dropped_too(law, tmp_path):
             assert oracle.num_hits == 0 < oracle.num_again
 
 
-@pytest.mark.parametrize("what", ["model", "example 0", "classes"])
+@pytest.mark.parametrize("what", ["model", "example 0"])
 def test_a_damaged_fact_is_refused(forest_law, what, tmp_path):
     path = tmp_path / "run"
     with forest_law.oracle().cached(path) as oracle:
@@ -715,9 +715,7 @@ def test_rows_of_two_kinds_never_meet_in_one_reply(tmp_path):
         assert cached.ask(query).rows.masses.dtype == np.float64
 
 
-def test_classes_that_are_equal_are_stored_once_and_shared_by_cache_and_oracle(
-    forest_law, tmp_path
-):
+def test_classes_that_are_equal_are_shared_by_cache_and_oracle(forest_law, tmp_path):
     other = cp.classes.TokenClasses.identity(forest_law.length, forest_law.vocab_size)
     equal = dataclasses.replace(forest_law.classes)
 

@@ -19,7 +19,8 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,16 +28,14 @@ import numpy as np
 
 from counterprobe.arrays import IntArray
 from counterprobe.classes import TokenClasses
-from counterprobe.digests import DIGEST_SIZE, digest_of
+from counterprobe.digests import DIGEST_SIZE, content_digest, digest_of
 from counterprobe.errors import CacheError, ImpossibleState, OracleError
 from counterprobe.files import special_kind
 from counterprobe.oracles.abilities import AttentionQuery, HistoryQuery, depends_on_order, join
 from counterprobe.oracles.checks import check_attention, check_rows
 from counterprobe.oracles.codec import (
     Arrays,
-    decode_classes,
     decode_reply,
-    encode_classes,
     encode_reply,
     pack,
     unpack,
@@ -220,9 +219,7 @@ class Cache(Wrapper):
                 else np.concatenate([one[1][name] for one in parts])[order]
                 for name in first
             }
-            name = meta.get("classes")
-            known = {} if name is None else {name: self._known_classes(name)}
-            reply = decode_reply(meta, arrays, query.readouts.position, known)
+            reply = decode_reply(meta, arrays, query.readouts.position, self._classes)
             self._check(query, reply)
         except (CacheError, OracleError, ValueError):
             return None
@@ -236,8 +233,10 @@ class Cache(Wrapper):
         """Ask for some of the states, or all; replies under keys in ``replaced`` are replaced."""
         with self._storing_refusal(part):
             reply = self.inner.ask(part)
-        wait = lambda: self._received(split, part, found, replaced, reply)  # noqa: E731
-        return Reply.later(wait, reply.drop) if reply.is_late else wait()
+        if reply.is_late:
+            wait = partial(self._received, split, part, found, replaced, reply)
+            return Reply.later(wait, reply.drop)
+        return self._received(split, part, found, replaced, reply)
 
     def _received(
         self,
@@ -309,39 +308,23 @@ class Cache(Wrapper):
     # ----- Token classes -------------------------------------------------------------------
 
     def _with_known_classes(self, reply: Reply) -> tuple[Reply, str | None]:
-        """Give classed rows the classes of stored ones, and return their name in the file.
+        """Give classed rows the classes of earlier ones, and return the name of those.
 
         Rows from the file and from the oracle meet in one run, and are joined and compared by
-        whether their classes are one object.
+        whether their classes are one object. A stored row has their digest; the oracle has shown
+        them when it was recognised, or is asked again.
         """
         rows = reply.rows
         if not isinstance(rows, ClassedRows):
             return reply, None
         given = rows.classes
         if id(given) not in self._names:
-            content = encode_classes(given)
-            name = digest_of(content).hex()
-            if name not in self._classes:
-                self._file.keep(f"classes {name}", content)
-                self._classes[name] = given
+            name = content_digest(*(getattr(given, one.name) for one in fields(given)))
             self._names[id(given)] = given, name
         name = self._names[id(given)][1]
-        known = self._classes[name]
-        self._names[id(known)] = known, name
+        known = self._classes.setdefault(name, given)
         rows = ClassedRows(rows.class_masses, known, rows.positions)
         return Reply(rows, reply.attention), name
-
-    def _known_classes(self, name: str) -> TokenClasses:
-        """Return stored token classes."""
-        if name not in self._classes:
-            content = self._file.fact(f"classes {name}")
-            if content is None or digest_of(content).hex() != name:
-                raise CacheError(f"{self.path} lacks token classes of a reply")
-            classes = decode_classes(content)
-            if (classes.length, classes.vocab_size) != (self.length, self.vocab_size):
-                raise CacheError(f"{self.path} has token classes of another size")
-            self._classes[name] = classes
-        return self._classes[name]
 
     # ----- Whether the oracle is the one whose replies the file holds ----------------------
 
@@ -384,16 +367,17 @@ class Cache(Wrapper):
             if ranks is not None:
                 query = HistoryQuery(query.states, query.readouts, ranks[None])
             queries.append(query)
-            name = meta.get("classes")
-            known = {} if name is None else {name: self._known_classes(name)}
-            rows = decode_reply(meta, arrays, read, known, on_host=True).rows
-            stored.append(to_numpy(rows.dense()).astype(np.float64))
+            stored.append((meta, arrays))
         whole = join(queries)
-        rows = self.inner.ask(whole).settle().rows
+        rows = self._with_known_classes(self.inner.ask(whole).settle())[0].rows
         self.num_recognising += len(queries)
         check_rows(rows, whole.readouts, self.vocab_size, self.name, warn_on_zero=False)
-        now, then = to_numpy(rows.dense()).astype(np.float64), np.concatenate(stored)
-        moved = 0.5 * np.abs(now - then).sum(axis=1)
+        now, then = to_numpy(rows.dense()).astype(np.float64), []
+        for query, (meta, arrays) in zip(queries, stored, strict=True):
+            read = query.readouts.position
+            known = decode_reply(meta, arrays, read, self._classes, on_host=True).rows
+            then.append(to_numpy(known.dense()).astype(np.float64))
+        moved = 0.5 * np.abs(now - np.concatenate(then)).sum(axis=1)
         k = int(np.argmax(moved))
         floor = max(self._row_error, float(self.inner.row_error), NUMERICAL_FLOOR)
         if not moved[k] <= floor:
@@ -533,7 +517,7 @@ class _File:
         """Close the file; a second time is nothing new."""
         self._database.close()
 
-    # ----- Facts: the model, token classes, examples ---------------------------------------
+    # ----- Facts: the model, and examples -------------------------------------------------
 
     def keep(self, name: str, content: bytes) -> None:
         """Store a fact; what is there stays."""

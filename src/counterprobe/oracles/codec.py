@@ -28,7 +28,7 @@ from counterprobe.oracles.query import Reply
 from counterprobe.rows import ClassedRows, DenseRows, Rows
 from counterprobe.tempered import TemperedRows
 
-__all__ = ["decode_classes", "decode_reply", "encode_classes", "encode_reply", "pack", "unpack"]
+__all__ = ["decode_reply", "encode_reply", "pack", "unpack"]
 
 Arrays = dict[str, NDArray[Any]]
 HEAD = struct.Struct("<I")
@@ -66,37 +66,6 @@ def unpack(data: bytes) -> tuple[dict[str, Any], Arrays]:
         return dict(head["meta"]), arrays
     except UNREADABLE as problem:
         raise CacheError(f"a record of the cache cannot be read: {_line(problem)}") from problem
-
-
-def encode_classes(classes: TokenClasses) -> bytes:
-    """Return token classes as bytes, derived arrays included: they come back to the last bit."""
-    return pack({}, {one.name: getattr(classes, one.name) for one in fields(classes)})
-
-
-def decode_classes(data: bytes) -> TokenClasses:
-    """Return token classes from their bytes."""
-    _, arrays = unpack(data)
-    names = {one.name for one in fields(TokenClasses)}
-    if set(arrays) != names:
-        raise CacheError(f"token classes of the cache must have {', '.join(names)}")
-    # Compiled code follows these indices without looking: they must be what classes build.
-    try:
-        built = TokenClasses.build(
-            len(arrays["kind"]),
-            arrays["token_class"],
-            within=arrays["within"],
-            kind=arrays["kind"],
-        )
-    except (ValueError, TypeError, OverflowError) as problem:
-        raise CacheError(f"token classes of the cache are none: {_line(problem)}") from problem
-    for name, array in arrays.items():
-        wanted = getattr(built, name)
-        is_close = np.allclose if wanted.dtype.kind == "f" else np.array_equal
-        if array.shape != wanted.shape or array.dtype != wanted.dtype:
-            raise CacheError(f"token classes of the cache have no such {name}")
-        if not is_close(array, wanted):
-            raise CacheError(f"token classes of the cache contradict their {name}")
-    return TokenClasses(**arrays)
 
 
 def encode_reply(
