@@ -11,12 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from counterprobe.digests import array_digest
-
 __all__ = ["canonical", "differences", "plain"]
 
 
-def plain(value: Any, *, digest_arrays: bool = False, most_items: int | None = None) -> Any:
+def plain(value: Any, *, most_items: int | None = None) -> Any:
     """Return what JSON has for a value.
 
     NumPy's numbers become Python's, arrays and tensors lists, infinities words (which samplers
@@ -27,8 +25,6 @@ def plain(value: Any, *, digest_arrays: bool = False, most_items: int | None = N
     ----------
     value
         Anything.
-    digest_arrays : bool
-        Name arrays by their type, shape and digest in place of listing them.
     most_items : int, optional
         A longer list becomes its length in words: nobody reads it.
 
@@ -47,8 +43,6 @@ def plain(value: Any, *, digest_arrays: bool = False, most_items: int | None = N
     if isinstance(value, enum.Enum):
         return str(value)
     if isinstance(value, np.ndarray):
-        if digest_arrays:
-            return array_digest(value)
         is_plain = value.dtype.kind in "iub" or (
             value.dtype.kind == "f" and np.isfinite(value).all()
         )
@@ -59,14 +53,11 @@ def plain(value: Any, *, digest_arrays: bool = False, most_items: int | None = N
         if not isinstance(value, list):
             return plain(value)
     if isinstance(value, Mapping):
-        return {
-            str(key): plain(item, digest_arrays=digest_arrays, most_items=most_items)
-            for key, item in value.items()
-        }
+        return {str(key): plain(item, most_items=most_items) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes):
         if most_items is not None and len(value) > most_items:
             return f"{len(value)} values"
-        return [plain(item, digest_arrays=digest_arrays, most_items=most_items) for item in value]
+        return [plain(item, most_items=most_items) for item in value]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     text = repr(value)
