@@ -6,9 +6,9 @@ import threading
 from dataclasses import replace
 
 import pytest
-from counterprobe.run.record import canonical
 
 from counterprobe.errors import CounterprobeError
+from counterprobe.plain import canonical
 from counterprobe.study.config import config_from_dict
 from counterprobe.study.protocol import Study
 from counterprobe.study.store import Store, StoreError

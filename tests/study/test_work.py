@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from counterprobe.run.record import canonical
 
 import counterprobe as cp
 from counterprobe.evaluation import batch_kl, reference_kl
+from counterprobe.plain import canonical
 from counterprobe.samplers import (
     SAMPLERS,
     InformationCurve,
