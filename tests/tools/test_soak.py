@@ -41,7 +41,7 @@ def test_runs_that_are_cut_off_and_resumed_pay_for_nothing_twice(tmp_path):
 
 
 def test_a_cache_that_forgets_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(Cache, "_found", lambda cache, split: {})
+    monkeypatch.setattr(Cache, "_found", lambda cache, split: ({}, set()))
     with pytest.raises(soak.Broken, match=r"charged \d+, paid \d+"):
         for k in range(25):
             soak.resumed(np.random.default_rng([1, k]), Counter(), tmp_path / "replies")
