@@ -39,9 +39,8 @@ def test_long_lists_become_their_length_at_any_depth():
     assert plain({"a": [range(100), range(2)]}, most_items=64) == {"a": ["100 values", [0, 1]]}
 
 
-def test_arrays_become_their_type_shape_and_digest():
+def test_an_array_is_named_by_its_type_shape_and_digest():
     one = np.arange(6, dtype=np.int64)
-    assert plain({"a": [one]}, digest_arrays=True) == {"a": [array_digest(one)]}
     assert array_digest(one).startswith("array <i8 (6,) ")
     others = [one[::-1], one.astype(np.int32), one.reshape(2, 3), one + 1]
     assert len({array_digest(array) for array in [one, *others]}) == 5

@@ -720,21 +720,3 @@ def test_groups_of_unequal_length_stop_and_step_each_for_itself(forest_law, coun
     for step in steps:
         assert step.sequences.tolist() == [k for k in range(12) if lengths[k] > step.round]
         assert len(step.states) == len(step.sequences)
-
-
-def test_a_log_is_the_same_whoever_waits_for_finished_sequences(tmp_path):
-    oracle = cp.testing.CountingOracle(cp.families.path(length=6, target_seed=1).oracle())
-    finished: list[cp.run.Finished] = []
-    waiting = cp.run.Listener(finished.append, cp.run.Finished)
-
-    def some_at_a_time(path, **options):
-        return cp.sample(
-            oracle.logged(path), "sequential", 5, at_once=2, progress=False, **options
-        )
-
-    drawn = some_at_a_time(tmp_path / "run.log", on_event=waiting)
-    assert [len(told.batch) for told in finished] == [2, 2, 1]
-    again = some_at_a_time(tmp_path / "run.log", on_event=waiting)
-    assert again.sequences.tolist() == drawn.sequences.tolist()
-    unheard = some_at_a_time(tmp_path / "run.log")
-    assert unheard.sequences.tolist() == drawn.sequences.tolist()

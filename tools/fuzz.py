@@ -33,8 +33,7 @@ READERS = [
     "counterprobe.targets.forests", "counterprobe.models.proteins.backbones",
     "counterprobe.models.proteins.structures", "counterprobe.models.letters",
     "counterprobe.cli.reproduce", "counterprobe.cli.options",
-    "counterprobe.run.batches", "counterprobe.oracles.reply_file", "counterprobe.oracles.codec",
-    "counterprobe.oracles.log",
+    "counterprobe.run.batches", "counterprobe.oracles.codec", "counterprobe.oracles.cache",
 ]  # fmt: skip
 TIMEOUT, MOST_MEGABYTES = 30, 3000
 

@@ -22,7 +22,7 @@ from counterprobe import (
 )
 from counterprobe.discovery import Structure, discover
 from counterprobe.errors import (
-    CheckpointError,
+    CacheError,
     CounterprobeError,
     Infeasible,
     OracleError,
@@ -42,8 +42,8 @@ from counterprobe.version import __version__
 # What people call, what they hand in, what they get back, what goes wrong; then named places.
 __all__ = [
     "MASK",
+    "CacheError",
     "CallableOracle",
-    "CheckpointError",
     "CounterprobeError",
     "ForestLaw",
     "FrozenNoise",

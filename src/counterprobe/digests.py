@@ -7,6 +7,7 @@ that equal bytes of another shape are something else.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,17 @@ __all__ = ["DIGEST_SIZE", "array_digest", "content_digest", "digest_of", "token_
 
 # Bytes of a digest; those that people read have half as many.
 DIGEST_SIZE = 16
-Part = bytes | NDArray[Any] | tuple[Any, ...] | None
+Part = bytes | memoryview | NDArray[Any] | tuple[Any, ...] | Iterator[Any] | None
 
 
-def digest_of(*parts: Part) -> bytes:
-    """Return sixteen bytes that arrays, in their order, determine; a tuple counts as one part."""
-    digest = hashlib.blake2b(digest_size=DIGEST_SIZE)
-    for part in parts:
+def digest_of(*parts: Part, size: int = DIGEST_SIZE) -> bytes:
+    """Return the bytes that parts, in their order, determine.
+
+    A tuple counts as one part; what an iterator gives counts as so many parts, of which one at a
+    time is in memory.
+    """
+    digest = hashlib.blake2b(digest_size=size)
+    for part in _flat(parts):
         if isinstance(part, tuple):
             digest.update(digest_of(*part))
         elif isinstance(part, np.ndarray):
@@ -31,6 +36,14 @@ def digest_of(*parts: Part) -> bytes:
         else:
             digest.update(b"-" if part is None else part)
     return digest.digest()
+
+
+def _flat(parts: Iterable[Any]) -> Iterator[Any]:
+    for part in parts:
+        if isinstance(part, Iterator):
+            yield from part
+        else:
+            yield part
 
 
 def content_digest(*arrays: NDArray[Any]) -> str:
@@ -43,7 +56,7 @@ def content_digest(*arrays: NDArray[Any]) -> str:
 
 def array_digest(array: NDArray[Any]) -> str:
     """Return the type, shape and sixteen hexadecimal digits of one array, for people to read."""
-    return f"array {array.dtype.str} {array.shape} {_short(np.ascontiguousarray(array))}"
+    return f"array {array.dtype.str} {array.shape} {_short(array)}"
 
 
 def token_digest(tokens: NDArray[np.integer[Any]]) -> str:
@@ -52,4 +65,4 @@ def token_digest(tokens: NDArray[np.integer[Any]]) -> str:
 
 
 def _short(array: NDArray[Any]) -> str:
-    return hashlib.blake2b(array.tobytes(), digest_size=DIGEST_SIZE // 2).hexdigest()
+    return digest_of(array.tobytes(), size=DIGEST_SIZE // 2).hex()

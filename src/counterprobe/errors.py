@@ -65,8 +65,8 @@ class StructureError(CounterprobeError):
     """A saved structure is damaged, or belongs to another oracle."""
 
 
-class CheckpointError(CounterprobeError):
-    """A checkpoint is damaged beyond its tail, or belongs to another run."""
+class CacheError(CounterprobeError):
+    """A reply cache is damaged, cannot be used, or belongs to another model."""
 
 
 class ZeroProbabilityWarning(UserWarning):

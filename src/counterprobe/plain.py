@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import math
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -10,12 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from counterprobe.digests import array_digest
-
-__all__ = ["differences", "plain"]
+__all__ = ["canonical", "differences", "plain"]
 
 
-def plain(value: Any, *, digest_arrays: bool = False, most_items: int | None = None) -> Any:
+def plain(value: Any, *, most_items: int | None = None) -> Any:
     """Return what JSON has for a value.
 
     NumPy's numbers become Python's, arrays and tensors lists, infinities words (which samplers
@@ -26,8 +25,6 @@ def plain(value: Any, *, digest_arrays: bool = False, most_items: int | None = N
     ----------
     value
         Anything.
-    digest_arrays : bool
-        Name arrays by their type, shape and digest in place of listing them.
     most_items : int, optional
         A longer list becomes its length in words: nobody reads it.
 
@@ -46,8 +43,6 @@ def plain(value: Any, *, digest_arrays: bool = False, most_items: int | None = N
     if isinstance(value, enum.Enum):
         return str(value)
     if isinstance(value, np.ndarray):
-        if digest_arrays:
-            return array_digest(value)
         is_plain = value.dtype.kind in "iub" or (
             value.dtype.kind == "f" and np.isfinite(value).all()
         )
@@ -58,18 +53,20 @@ def plain(value: Any, *, digest_arrays: bool = False, most_items: int | None = N
         if not isinstance(value, list):
             return plain(value)
     if isinstance(value, Mapping):
-        return {
-            str(key): plain(item, digest_arrays=digest_arrays, most_items=most_items)
-            for key, item in value.items()
-        }
+        return {str(key): plain(item, most_items=most_items) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes):
         if most_items is not None and len(value) > most_items:
             return f"{len(value)} values"
-        return [plain(item, digest_arrays=digest_arrays, most_items=most_items) for item in value]
+        return [plain(item, most_items=most_items) for item in value]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     text = repr(value)
     return type(value).__name__ if " at 0x" in text else text
+
+
+def canonical(value: Mapping[str, Any]) -> str:
+    """Return the one text of plain values: sorted names, no spaces, shortest numbers."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def differences(

@@ -31,7 +31,6 @@ from counterprobe.run.driver import Asking, Driver, Shared
 from counterprobe.run.events import Finished, Listener, OnEvent, Progress, Step, Tally, tell_all
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger, Need
-from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.run.results import SampleResult
 from counterprobe.run.run import Run
 from counterprobe.run.together import FixedBatches, FixedResults, Together
@@ -76,10 +75,10 @@ def sample(
     Parameters
     ----------
     oracle : Oracle
-        Whatever only changes how rows come about goes around it: ``oracle.logged("run.log")``
-        writes every reply down, so that the same call, made again after an interruption, goes on
-        where it was and pays for nothing twice (``docs/faults.md``); ``oracle.retrying(3)``
-        repeats calls that fail, ``oracle.rechecking(0.05)`` asks for some states twice.
+        Whatever only changes how rows come about goes around it: ``oracle.cached("replies")``
+        stores every reply, so that the same call, made again after an interruption, resumes where
+        it was and pays for nothing twice (``docs/faults.md``); ``oracle.retrying(3)`` repeats
+        calls that fail, ``oracle.rechecking(0.05)`` asks for some states twice.
     sampler : str, Sampler, Structure
         A name (``counterprobe samplers`` lists them) with its ``settings``, or a sampler. A
         structure draws by its own rule, once ``discovery.check_oracle`` has made sure that this is
@@ -151,7 +150,7 @@ def sample(
         first=whole_number("first", first),
     )
     watched = told(progress, rule.name, call.hears)
-    with oracle.running(lambda: call.determined_by.terms), watched as hears:
+    with watched as hears:
         checked = Ledger() if structure is None else check_oracle(structure, oracle)
         drawn = _Drawing(replace(call, hears=hears)).all()
     return replace(drawn, ledger=drawn.ledger + checked)
@@ -181,34 +180,6 @@ class _Call:
     def starts_with(self) -> int:
         """The sequence that starts before the others, from 0: that whose details are heard."""
         return 0 if self.hears.sequence is None else self.hears.sequence - self.first
-
-    @property
-    def determined_by(self) -> RunRecord:
-        """What determines the run, and so every question that it asks."""
-        is_followed = self.oracle.ability(FollowsRuns) is not None
-        # A sequence asks only when another is done: the oracle keeps work of each, or it waits.
-        in_turn = self.count > 1 and (is_followed or self.count > self.at_once)
-        # Then a budget decides who asks next, and whether fixed batches are drawn together decides
-        # the order of questions; so does who starts first.
-        return RunRecord(
-            sampler=self.rule.name,
-            settings=self.rule.settings,
-            oracle=OracleIdentity.of(self.oracle),
-            streams=self.streams,
-            given=self.given,
-            count=self.count,
-            orders=self.groups,
-            temperature=self.temperature,
-            allowed=self.allowed,
-            max_evaluations=self.max_evaluations if in_turn else None,
-            more={
-                **({} if self.structure is None else {"structure": self.structure.digest}),
-                "at_once": self.at_once,
-                **({"listen_to": self.starts_with} if self.starts_with else {}),
-                **({"listened": self.hears.sequence is not None} if in_turn else {}),
-                **({"first": self.first} if self.first else {}),
-            },
-        )
 
     def streams_of(self, group: int) -> Streams:
         """Return the seeds of one group of sequences."""

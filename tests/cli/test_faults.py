@@ -1,7 +1,7 @@
-"""Commands that are killed, interrupted or let down by their oracle, and go on from their log."""
+"""Commands that are killed, interrupted or let down by their oracle resume from their cache."""
 
-import json
 import signal
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from counterprobe import testing
 from counterprobe.infilling.task import make_task
 from counterprobe.models import TorchOracle
 from counterprobe.oracles import Reply
-from tallied_program import start, wait_for_growth
+from tallied_program import start, wait_for_tally
 
 # The command line over a model that takes its time, and tallies each state before it answers;
 # what only measures its row error is left out.
@@ -27,7 +27,7 @@ tally = os.open(sys.argv.pop(1), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 plain = TorchOracle.rows
 
 def rows(oracle, states, readouts):
-    if oracle.repeatability is not None:
+    if oracle.repeatability is not None or oracle._row_error is not None:
         os.write(tally, b"x" * len(states))
         time.sleep(0.02)
     return plain(oracle, states, readouts)
@@ -52,7 +52,7 @@ def asked(monkeypatch) -> list[int]:
     plain = TorchOracle.rows
 
     def rows(oracle, batch, readouts):
-        if oracle.repeatability is not None:
+        if oracle.repeatability is not None or oracle._row_error is not None:
             states.append(len(batch))
         return plain(oracle, batch, readouts)
 
@@ -63,11 +63,11 @@ def asked(monkeypatch) -> list[int]:
 # ----- Processes that end -----------------------------------------------------------------------
 
 
-def ended_by(number: int, folder: Path, log: Path, growth: int) -> tuple[int, str]:
-    """Run until the log has grown, then end the process; return its code and errors."""
-    running = start(PROGRAM, folder, *RUN, "--checkpoint", log)
+def ended_by(number: int, folder: Path, path: Path, growth: int) -> tuple[int, str]:
+    """Run until so many more states were asked for, then end the process; return its code."""
+    running = start(PROGRAM, folder, *RUN, "--cache", path)
     try:
-        wait_for_growth(running, log, growth)
+        wait_for_tally(running, folder, growth)
         running.send_signal(number)
         _, errors = running.communicate(timeout=120)
     finally:
@@ -79,37 +79,38 @@ def ended_by(number: int, folder: Path, log: Path, growth: int) -> tuple[int, st
 def check(folder: Path, signals: list[int], asked: list[int], seed: int) -> None:
     """Compare a run that signals ended with one that was left alone."""
     draw = np.random.default_rng(seed)
-    alone = invoke(*RUN, "--json", folder / "whole.json", "--checkpoint", folder / "whole.log")
-    assert alone.exit_code == 0, alone.stderr
-    whole = json.loads((folder / "whole.json").read_text())
-    total, scored = whole["evaluations"], 2 * 10  # one state a scored token
-    assert whole.pop("faults")["asked"] == sum(asked) == total + scored
-    size = (folder / "whole.log").stat().st_size
-    log, lives = folder / "run.log", 1
+    plain = record_of(*RUN)
+    asked.clear()
+    whole = record_of(*RUN, "--cache", folder / "whole")
+    faults = whole.pop("faults")
+    needed = faults["cache_misses"]
+    assert needed == sum(asked) and needed + faults["cache_hits"] == whole["evaluations"] + 20
+    for name, value in plain.items():  # stored or not, a run is the same to the last bit
+        if name not in ("seconds", "versions", "made_by"):
+            assert whole[name] == value, name
+    path, lives = folder / "run", 1
     for number in signals:
-        growth = int(draw.integers(size // 40, size // len(signals)))
-        code, errors = ended_by(number, folder, log, growth)
+        growth = int(draw.integers(1, max(2, needed // len(signals))))
+        code, errors = ended_by(number, folder, path, growth)
         if code == 0:
             break
         assert code == (-number if number == signal.SIGKILL else 130), errors
         if number != signal.SIGKILL:
             (line,) = [one for one in errors.splitlines() if "compil" not in one]
             assert line.startswith("counterprobe: interrupted after ")
-            assert line.endswith(f"replies are kept in {log}: to go on, repeat the command")
+            assert line.endswith(f"replies are kept in {path}: to go on, repeat the command")
         lives += 1
     asked.clear()
-    end = record_of(*RUN, "--checkpoint", log)
+    end = record_of(*RUN, "--cache", path)
     faults = end.pop("faults")
     for name, value in whole.items():
-        if name not in ("seconds", "versions"):
+        if name not in ("seconds", "versions", "measuring", "tokens_per_forward"):
             assert end[name] == value, name
-    assert faults["replayed"] + faults["asked"] == total + scored
-    assert faults["asked"] + faults["asked_to_recognise"] == sum(asked)
-    assert (faults["lives"], faults["asked_again"], faults["asked_to_recognise"]) == (lives, 0, 1)
+    assert faults["cache_misses"] + faults["asked_to_recognise"] == sum(asked)
+    assert faults["asked_again"] == 0 and faults["asked_to_recognise"] <= 1
     # Nothing twice but what a life had asked when it was ended, and what recognised the model.
-    tallied = (folder / "tally").stat().st_size - (lives - 2)
-    widest = max(whole["widest_stage"], scored)
-    assert faults["replayed"] <= tallied <= faults["replayed"] + (lives - 1) * widest
+    tallied = (folder / "tally").stat().st_size + faults["cache_misses"]
+    assert lives > 1 and tallied <= needed + (lives - 1) * (max(whole["widest_stage"], 20) + 1)
 
 
 def test_a_command_that_was_killed_loses_nothing_and_repeats_nothing(tmp_path, asked):
@@ -122,42 +123,46 @@ def test_a_command_that_was_ended_many_times_loses_nothing_and_repeats_nothing(t
     check(tmp_path, signals, asked, 6)
 
 
-# ----- Logs -------------------------------------------------------------------------------------
+# ----- Caches -----------------------------------------------------------------------------------
 
 
-def test_a_log_is_begun_gone_on_with_and_refused_for_another_run(tmp_path):
-    log = tmp_path / "run.log"
-    log.touch()  # killed before it had written anything
-    assert invoke(*SHORT, "--checkpoint", log).exit_code == 0
-    before = log.read_bytes()
-    for words, said in (
-        (("--seed", 2), "its decision_seed is"),
-        (("--allowed", "LW"), "its allowed is null"),
-        (("--temperature", 0.5), "its temperature is 1.0, this run's is 0.5"),
-        (("--likelihood-orders", 1), "its likelihood_orders is 0, this run's is 1"),
-    ):
-        assert said in refused(*SHORT, *words, "--checkpoint", log)
+def test_a_cache_is_begun_used_by_other_runs_and_refused_for_another_model(tmp_path):
+    path = tmp_path / "replies"
+    path.touch()  # killed before it had written anything
+    assert record_of(*SHORT, "--cache", path)["faults"]["cache_hits"] == 0
+    for words in (("--seed", 2), ("--likelihood-orders", 1), ("--count", 3)):
+        record = record_of(*SHORT, *words, "--cache", path)
+        assert record["faults"]["cache_hits"] > 0
+        assert record["texts"] == record_of(*SHORT, *words)["texts"]
+    for words in (("--allowed", "LW"), ("--temperature", 0.5)):
+        assert "its digest is" in refused(*SHORT, *words, "--cache", path)
     light = ("infill", "--model", "sapiens-light", *SHORT[3:])
-    assert 'its oracle is "sapiens-heavy"' in refused(*light, "--checkpoint", log)
-    assert log.read_bytes() == before
-    shown = invoke(*SHORT, "--checkpoint", log)
-    assert shown.exit_code == 0 and "evaluations replayed" in shown.stdout
+    assert "its name is 'sapiens-heavy'" in refused(*light, "--cache", path)
+    shown = invoke(*SHORT, "--cache", path)
+    assert shown.exit_code == 0 and "evaluations from the cache" in shown.stdout
     text = tmp_path / "notes.txt"
     text.write_text("mine")
-    assert "is not a checkpoint" in refused(*SHORT, "--checkpoint", text)
+    assert "is not a cache" in refused(*SHORT, "--cache", text)
     assert text.read_text() == "mine"
 
 
-def test_a_log_is_gone_on_with_with_retries(tmp_path, asked):
-    log = tmp_path / "run.log"
-    words = (*SHORT, "--count", 2, "--recheck", 0.1, "--checkpoint", log)
+def test_a_cache_begun_here_serves_a_run_with_retries(tmp_path, asked):
+    words = (*SHORT, "--count", 2, "--recheck", 0.1, "--cache", tmp_path / "replies")
     begun = record_of(*words)
     asked.clear()
     record = record_of(*words, "--retries", 2)
     assert record["texts"] == begun["texts"] and record["evaluations"] == begun["evaluations"]
     assert begun["faults"]["repeated"] == record["faults"]["repeated"] == 1
     assert record["faults"]["asked_to_recognise"] == 1 and sum(asked) == 2
-    assert record["faults"]["failed_attempts"] == record["faults"]["asked"] == 0
+    assert record["faults"]["failed_attempts"] == record["faults"]["cache_misses"] == 0
+
+
+def lose_half(path: Path) -> None:
+    """Take out what was stored last."""
+    with sqlite3.connect(path) as database:
+        (most,) = database.execute("SELECT max(id) FROM replies").fetchone()
+        database.execute("DELETE FROM replies WHERE id > ?", (most // 2,))
+    database.close()
 
 
 def test_discover_goes_on_to_the_same_structure(tmp_path, monkeypatch):
@@ -168,66 +173,62 @@ def test_discover_goes_on_to_the_same_structure(tmp_path, monkeypatch):
         return make_task(counted[-1])
 
     monkeypatch.setattr("counterprobe.cli.discover.make_task", counting)
-    log, one, two = tmp_path / "run.log", tmp_path / "one.npz", tmp_path / "two.npz"
-    assert invoke(*DISCOVER, "--checkpoint", log, "--out", one).exit_code == 0
-    with log.open("rb+") as file:  # past the token classes, amid the replies
-        file.truncate(log.stat().st_size * 3 // 4)
+    path, one, two = tmp_path / "replies", tmp_path / "one.npz", tmp_path / "two.npz"
+    assert invoke(*DISCOVER, "--cache", path, "--out", one).exit_code == 0
+    lose_half(path)
     counted.clear()
-    record = record_of(*DISCOVER, "--checkpoint", log, "--out", two)
+    record = record_of(*DISCOVER, "--cache", path, "--out", two)
     faults = record["faults"]
-    assert faults["replayed"] > 0
+    assert faults["cache_hits"] > 0
     assert faults["asked_to_recognise"] == 1
-    assert faults["asked"] + 1 == counted[0].states > 1
-    assert faults["replayed"] + faults["asked"] == record["evaluations"]
+    assert faults["cache_misses"] + 1 == counted[0].states > 1
+    assert faults["cache_hits"] + faults["cache_misses"] == record["evaluations"]
     before, after = cp.Structure.load(one), cp.Structure.load(two)
     assert np.array_equal(before.edges, after.edges) and before.ledger == after.ledger
     assert np.array_equal(before.certificate.unary, after.certificate.unary)
-    assert "its length is 64, this run's is 63" in refused(
-        *DISCOVER, "--n", 63, "--checkpoint", log
-    )
+    assert "its length is 64, this model's is 63" in refused(*DISCOVER, "--n", 63, "--cache", path)
 
 
 def test_an_edge_list_counts_by_its_content(tmp_path):
-    edges, log = tmp_path / "edges.txt", tmp_path / "run.log"
+    edges, path = tmp_path / "edges.txt", tmp_path / "replies"
     edges.write_text("0 1\n1 2\n")
-    run = ("discover", "--edges", edges, "--n", 5, "--checkpoint", log)
+    run = ("discover", "--edges", edges, "--n", 5, "--cache", path)
     assert invoke(*run).exit_code == 0
     edges.write_text("0 1\n1 3\n")
-    assert "its forest is" in refused(*run)
+    assert "its digest is" in refused(*run)
 
 
 @pytest.mark.parametrize("command", ["compare-models", "advise"])
-def test_comparisons_and_advice_go_on_from_their_logs_too(tmp_path, soft_file, asked, command):
+def test_comparisons_and_advice_resume_from_their_caches_too(tmp_path, soft_file, asked, command):
     words = {
         "compare-models": ("--count", 2, "--samplers", "one-batch,punt"),
         "advise": ("--structure", soft_file("EVQLVXXSGGXX", 16), "--samples", 4, "--batches", 2,
                    "--max-evaluations", 150),
     }[command]  # fmt: skip
-    log = tmp_path / "run.log"
-    run = (command, *SHORT[1:], *words, "--checkpoint", log)
+    path = tmp_path / "replies"
+    run = (command, *SHORT[1:], *words, "--cache", path)
     begun = record_of(*run)
-    with log.open("rb+") as file:
-        file.truncate(log.stat().st_size // 2)
+    lose_half(path)
     asked.clear()
     record = record_of(*run)
     faults = record.pop("faults")
-    assert faults["replayed"] > 0 < faults["asked"]
-    assert sum(asked) < begun["faults"]["asked"]
+    assert faults["cache_hits"] > 0 < faults["cache_misses"]
+    assert sum(asked) < begun["faults"]["cache_misses"]
     name = "samplers" if command == "compare-models" else "prices"
     for one, other in zip(record[name], begun[name], strict=True):
         assert {**one, "seconds": 0} == {**other, "seconds": 0}
 
 
-def test_completions_have_no_log_and_no_repeated_calls(tmp_path):
-    log = tmp_path / "run.log"
-    for words in (("--checkpoint", log), ("--retries", 1), ("--recheck", 0.1), ("--timeout", 5)):
+def test_completions_have_no_cache_and_no_repeated_calls(tmp_path):
+    path = tmp_path / "replies"
+    for words in (("--cache", path), ("--retries", 1), ("--recheck", 0.1), ("--timeout", 5)):
         assert f"leave out {words[0]}" in refused(*SHORT, "--top-k", 2, *words)
-    assert not log.exists()
+    assert not path.exists()
 
 
 def test_a_structure_of_another_length_leaves_no_word_of_going_on(tmp_path, soft_file):
     other = soft_file("EVQLVXXSGAXXEV", 8)
-    words = ("--structure", other, "--checkpoint", tmp_path / "run.log")
+    words = ("--structure", other, "--cache", tmp_path / "replies")
     assert "found with 14 positions" in refused(*SHORT, *words)
 
 
@@ -268,19 +269,19 @@ def test_failed_calls_are_repeated_and_reported_apart(wrapped):
     assert record["faults"]["failed_attempts"] > 0
 
 
-def test_an_oracle_that_stays_away_ends_the_run_with_a_checkpoint(wrapped, tmp_path):
-    log = tmp_path / "run.log"
+def test_an_oracle_that_stays_away_ends_the_run_with_a_cache(wrapped, tmp_path):
+    path = tmp_path / "replies"
     wrapped(flaky(lambda call: call > 2))
-    result = invoke(*DISCOVER, "--checkpoint", log, "--retries", 1, "--timeout", 30)
+    result = invoke(*DISCOVER, "--cache", path, "--retries", 1, "--timeout", 30)
     assert result.exit_code == 1
     *_, first, last = [line for line in result.stderr.splitlines() if "counterprobe: " in line]
     assert first == (
-        f"counterprobe: ended; replies are kept in {log}: to go on, repeat the command"
+        f"counterprobe: ended; replies are kept in {path}: to go on, repeat the command"
     )
     assert "failed 2 times in a row on call 3" in last
     wrapped(flaky(lambda call: False))
-    record = record_of(*DISCOVER, "--checkpoint", log)
-    assert record["faults"]["replayed"] > 0 < record["faults"]["asked"]
+    record = record_of(*DISCOVER, "--cache", path)
+    assert record["faults"]["cache_hits"] > 0 < record["faults"]["cache_misses"]
 
 
 # ----- Oracles that are not frozen --------------------------------------------------------------

@@ -252,7 +252,7 @@ def test_a_file_that_is_there_stays_unless_force_is_given(tmp_path):
     assert "--append goes with --out FILE" in refused(*BASE, "--append")
 
 
-@pytest.mark.parametrize("other", ["--json", "--checkpoint"])
+@pytest.mark.parametrize("other", ["--json", "--cache"])
 def test_one_file_is_not_written_for_two_purposes(tmp_path, other):
     file, link = tmp_path / "designs.jsonl", tmp_path / "link.jsonl"
     link.symlink_to(file)
@@ -356,9 +356,9 @@ def test_a_finished_command_that_is_repeated_says_that_nothing_is_left(tmp_path,
         assert file.read_text() == before
 
 
-def test_force_replaces_a_file_beside_a_checkpoint_too(tmp_path):
-    file, log = tmp_path / "designs.fasta", tmp_path / "run.log"
-    arguments = (*BASE, "--out", file, "--checkpoint", log)
+def test_force_replaces_a_file_beside_a_cache_too(tmp_path):
+    file, path = tmp_path / "designs.fasta", tmp_path / "replies"
+    arguments = (*BASE, "--out", file, "--cache", path)
     assert invoke(*arguments).exit_code == 0
     whole = file.read_text()
     file.write_text(">precious\nEVQ\n")
@@ -491,7 +491,7 @@ def test_a_wrong_record_is_named_before_anything_is_drawn(many, tmp_path):
     assert "ab3: sequence must consist of" in line and "got 'B' as letter 5" in line
     assert not out.exists()
     assert "must come with one input, got 10" in refused(
-        *MODEL, "--sequence", f"@{many}", "--checkpoint", tmp_path / "log"
+        *MODEL, "--sequence", f"@{many}", "--cache", tmp_path / "replies"
     )
 
 

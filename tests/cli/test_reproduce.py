@@ -59,14 +59,14 @@ def test_an_infeasible_run_comes_back_infeasible(tmp_path):
 
 
 def test_what_is_written_and_how_it_was_made_is_no_part_of_a_result(tmp_path, monkeypatch):
-    tokens, log, out = tmp_path / "t.txt", tmp_path / "run.log", tmp_path / "found.npz"
-    file = made(tmp_path, "discover", "--n", 20, "--checkpoint", log, "--out", out, "--retries", 2)
+    tokens, log, out = tmp_path / "t.txt", tmp_path / "replies", tmp_path / "found.npz"
+    file = made(tmp_path, "discover", "--n", 20, "--cache", log, "--out", out, "--retries", 2)
     options = json.loads(file.read_text())["made_by"]["options"]
-    assert not {"json", "out", "checkpoint", "retries", "engine"} & set(options)
+    assert not {"json", "out", "cache", "retries", "engine"} & set(options)
     out.unlink(), log.unlink()
     assert invoke("reproduce", file).exit_code == 0
     assert sorted(tmp_path.iterdir()) == [file]
-    for name in ("tokens", "json", "checkpoint"):  # nothing is overwritten for a file's sake
+    for name in ("tokens", "json", "cache"):  # nothing is overwritten for a file's sake
         content = json.loads(file.read_text())
         content["made_by"]["options"] = {**options, name: str(tokens)}
         file.write_text(json.dumps(content))

@@ -11,7 +11,7 @@ from counterprobe.samplers import SAMPLERS, Compressed, Packed, PackedTheory, Se
 
 def test_nothing_is_put_around_an_oracle_unasked(table_law):
     oracle = table_law.oracle()
-    with runs.oracle_chain(oracle, runs.Faults(), {}) as chain:
+    with runs.oracle_chain(oracle, runs.Faults()) as chain:
         assert chain.oracle is oracle and chain.record() == {}
 
 
@@ -21,8 +21,8 @@ def test_nothing_is_put_around_an_oracle_unasked(table_law):
         (("--retries", -1), "--retries must be 0 or more, got -1"),
         (("--timeout", 0), "--timeout must be above 0 seconds, got 0.0"),
         (("--recheck", 2), "--recheck must lie in [0, 1], got 2.0"),
-        (("--checkpoint", "none/run.log"), "does not exist"),
-        (("--checkpoint", "."), "it is a folder"),
+        (("--cache", "none/replies"), "does not exist"),
+        (("--cache", "."), "it is a folder"),
     ],
 )
 def test_fault_options_are_checked_first(words, message):

@@ -123,15 +123,15 @@ def test_listening_changes_nothing(tmp_path, law, mode):
     assert found.ledger == alone.ledger
 
 
-def test_given_context_is_told_and_a_log_is_listened_to(tmp_path, law):
+def test_given_context_is_told_and_a_cache_is_listened_to(tmp_path, law):
     given = np.full(12, cp.MASK)
     given[[2, 7]] = [1, 4]
     options = {"mode": "soft", "given": given, "probes": 16}
-    trace, found = told(tmp_path, law.oracle().logged(tmp_path / "log"), **options)
+    trace, found = told(tmp_path, law.oracle().cached(tmp_path / "replies"), **options)
     assert trace.header["given"] == trace.end["tokens"] == given.tolist()
     check_account(trace, found.ledger)
-    again, _ = told(tmp_path, law.oracle().logged(tmp_path / "log"), **options)
-    assert again.events[:-1] == trace.events[:-1], "replies from the log are told as they were"
+    again, _ = told(tmp_path, law.oracle().cached(tmp_path / "replies"), **options)
+    assert again.events[:-1] == trace.events[:-1], "replies from the cache are told as they were"
 
 
 @pytest.mark.parametrize("mode", ["exact", "soft"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hostile_inputs
-from counterprobe.digests import DIGEST_SIZE
-from counterprobe.oracles import reply_file as replies
+from counterprobe.oracles.cache import _opened, _sealed
 from counterprobe.oracles.codec import pack, unpack
 from counterprobe.study.config import config_from_dict
 
@@ -21,7 +21,7 @@ from counterprobe.study.config import config_from_dict
 FACTOR = int(os.environ.get("COUNTERPROBE_FUZZ_FACTOR", "1"))
 # One file takes about a millisecond to read, a store or a Parquet file twenty.
 EXAMPLES = {
-    "store": 25, "rows parquet": 25, "study": 60, "replies": 50, "replies resealed": 50,
+    "store": 25, "rows parquet": 25, "study": 60, "replies": 25,
 }  # fmt: skip
 QUICK = settings(
     derandomize=True,
@@ -82,7 +82,7 @@ def test_a_spoilt_file_is_read_or_refused_in_one_line(kind, valid, tmp_path):
 @pytest.mark.parametrize("kind", hostile_inputs.READERS)
 def test_no_file_of_one_kind_passes_for_another_without_an_error(kind, valid, tmp_path):
     for other, content in valid.items():
-        same = ({"trace", "trace gzip"}, {"replies", "replies resealed"}, {"pdb", "mmcif"})
+        same = ({"trace", "trace gzip"}, {"pdb", "mmcif"})
         if other != kind and not any({kind, other} <= pair for pair in same):
             assert not hostile_inputs.read(kind, content, tmp_path), other
 
@@ -183,9 +183,8 @@ def test_an_undocumented_error_and_a_message_of_two_lines_are_defects(monkeypatc
             hostile_inputs.read("edges", b"", tmp_path)
 
 
-# ----- What logs of replies carry -----------------------------------------------------------
+# ----- What stored replies carry ------------------------------------------------------------
 
-Record = tuple[replies.Kind, bytes]
 ARRAYS = (
     lambda a: a.astype(a.dtype.newbyteorder(">")), lambda a: a.astype(np.float16),
     lambda a: a.astype(np.longdouble), lambda a: np.eye(*np.atleast_2d(a).shape, dtype=np.int8),
@@ -202,56 +201,31 @@ HEADS = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def records(valid, tmp_path_factory) -> list[Record]:
-    """The records of a log that has every kind of them."""
-    file = tmp_path_factory.mktemp("log") / "valid.log"
+def test_stored_replies_of_another_kind_are_read_or_dropped_or_refused(valid, tmp_path):
+    file = tmp_path / "replies.sqlite"
     file.write_bytes(valid["replies"])
-    with file.open("rb") as stream:
-        stream.seek(len(replies.MAGIC))
-        return list(replies.read_records(stream, len(valid["replies"])))
-
-
-def sealed(records: list[Record]) -> bytes:
-    return replies.MAGIC + b"".join(replies.encode_record(*one) for one in records)
-
-
-def test_the_log_that_is_spoilt_has_every_kind_of_record(records, tmp_path):
-    assert {kind for kind, _ in records} == set(replies.Kind)
-    heads = [content for kind, content in records if kind is replies.Kind.REPLY]
-    for word in (b"ClassedRows", b"DenseRows", b'"attention"'):
-        assert any(word in head for head in heads), word
-    assert hostile_inputs.read("replies", sealed(records), tmp_path)
-
-
-def test_replies_with_arrays_and_heads_of_another_kind_are_read_or_refused(records, tmp_path):
-    skipped = {replies.Kind.REPLY: DIGEST_SIZE, replies.Kind.CLASSES: 0}
-    for k, (kind, content) in enumerate(records):
-        if kind not in skipped:
-            continue
-        start = content[: skipped[kind]]
-        meta, arrays = unpack(content[skipped[kind] :])
+    with sqlite3.connect(file) as database:
+        stored = dict(database.execute("SELECT key, content FROM replies"))
+    database.close()
+    kinds = {bytes(content[16:]).split(b"arrays")[0] for content in stored.values()}
+    assert len(kinds) > 1
+    for key, sealed in stored.items():
+        meta, arrays = unpack(_opened(key, sealed))
         changed = [
             *((meta, {**arrays, name: put(arrays[name])}) for name in arrays for put in ARRAYS),
             *((meta, {n: a for n, a in arrays.items() if n != name}) for name in arrays),
             *((meta, {**arrays, "positions": put(np.arange(3))}) for put in ARRAYS),
-            (meta, {**arrays, "attention": np.full((1, 3, 3), 0.25)}),
+            (meta, {**arrays, "attention": np.full((3, 3), 0.25)}),
             (meta, {**arrays, "positions": np.array([0, 1, 99])}),
             *((head, arrays) for head in HEADS),
         ]  # fmt: skip
         for head, parts in changed:
-            spoilt = [*records[:k], (kind, start + pack(head, parts)), *records[k + 1 :]]
-            hostile_inputs.read("replies", sealed(spoilt), tmp_path)
-
-
-def test_a_log_that_says_strange_things_of_its_run_is_read_or_refused(records, tmp_path):
-    def check(about: Any) -> None:
-        spoilt = [(replies.Kind.ABOUT, json.dumps(about).encode()), *records[1:]]
-        hostile_inputs.read("replies", sealed(spoilt), tmp_path)
-
-    about = json.loads(records[0][1])
-    for facts in (10**400, float("nan"), float("inf"), -1):
-        check({**about, "facts": {"row_error": facts}})
-    for name in ("a\nb", "\ud800", "x" * 10_000):
-        check({**about, "run": {**about["run"], name: 1}})
-    replacing(about, check, 40)
+            spoilt = tmp_path / "spoilt.sqlite"
+            spoilt.write_bytes(valid["replies"])
+            with sqlite3.connect(spoilt) as database:
+                database.execute(
+                    "UPDATE replies SET content = ? WHERE key = ?",
+                    (_sealed(key, pack(head, parts)), key),
+                )
+            database.close()
+            hostile_inputs.read("replies", spoilt.read_bytes(), tmp_path)

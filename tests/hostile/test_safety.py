@@ -53,9 +53,11 @@ OPENERS = {"open": 1, "io.open": 1, "os.fdopen": 1, "codecs.open": 1, "io.FileIO
 # journal of its own and follows no link with them; and what is sent to the null device is lost.
 # A pickler writes into memory.
 MAY_WRITE = {
-    "study/store.py": {"sqlite3.connect"}, "cli/output.py": {"os.open"},
+    "study/store.py": {"sqlite3.connect"},
+    "oracles/cache.py": {"sqlite3.connect"},
+    "cli/output.py": {"os.open"},
     "oracles/sharding.py": {"().dump"},
-}  # fmt: skip
+}
 # The one place where a user may say that code in a model's folder is to be trusted.
 MAY_TRUST = {"models/transformers.py"}
 

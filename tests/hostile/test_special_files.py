@@ -64,14 +64,13 @@ def test_no_reader_waits_for_a_pipe(reader, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_checkpoint_is_a_regular_file(kind, tmp_path, monkeypatch):
+def test_a_cache_is_a_regular_file(kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = special(kind, tmp_path)
     assert special_kind(path) == kind
-    with pytest.raises(cp.CheckpointError, match=f"odd is {kind}; a checkpoint must be a regular"):
-        with LAW.oracle().logged(path).running():
-            pass
-    words = ["discover", "--n", "8", "--checkpoint", str(path)]
+    with pytest.raises(cp.CacheError, match=f"odd is {kind}; a cache must be a regular"):
+        LAW.oracle().cached(path)
+    words = ["discover", "--n", "8", "--cache", str(path)]
     outcome = CliRunner().invoke(app, words)
     assert outcome.exit_code == 2
     assert f"it is {kind}" in outcome.output

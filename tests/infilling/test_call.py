@@ -237,7 +237,8 @@ def test_real_antibodies_are_filled_in():
         heavy, "EVQLVESGGGLVQPGGSLRLSCAASG____SYAMSWVRQ", sampler="spread", batches=2, count=4,
         likelihood_orders=1, progress=False,
     )  # fmt: skip
-    assert drawn.tokens_per_forward == 2
+    sent = drawn.ledger.evaluations + drawn.measuring.evaluations
+    assert drawn.ledger.evaluations == 8 and drawn.tokens_per_forward == 16 / sent
     assert all(text.startswith("EVQLVESGGGLVQPGGSLRLSCAASG") for text in drawn.texts)
     assert drawn.log_likelihoods.shape == (4, 1)
 

@@ -276,11 +276,11 @@ def test_a_certified_structure_serves_texts_that_fix_more():
         infill(law.oracle(), np.where(np.arange(12) == 7, MASK, given), held)
 
 
-def test_prices_are_read_from_a_log_and_not_paid_twice(gated, crossed, tmp_path):
+def test_prices_are_read_from_a_cache_and_not_paid_twice(gated, crossed, tmp_path):
     given = context((0, 0), (5, 0), (6, 0))
-    log, counted = tmp_path / "run.log", [CountingOracle(gated.oracle()) for _ in range(2)]
-    first, again = (infill(as_oracle(one).logged(log), given, crossed) for one in counted)
+    path, counted = tmp_path / "replies", [CountingOracle(gated.oracle()) for _ in range(2)]
+    first, again = (infill(as_oracle(one).cached(path), given, crossed) for one in counted)
     np.testing.assert_array_equal(again.sequences, first.sequences)
     assert again.choice == first.choice and again.ledger == first.ledger
-    assert counted[0].states == first.ledger.evaluations
+    assert counted[0].states <= first.ledger.evaluations
     assert counted[1].states == 1, "to recognise the oracle"

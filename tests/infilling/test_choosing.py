@@ -116,15 +116,17 @@ def test_rows_that_all_move_are_taken_one_at_a_time_and_it_says_so():
     assert designs.choice.why.startswith("one at a time: rows moved too much")
 
 
-def test_a_seed_says_everything_and_a_log_goes_on(matching, tmp_path):
+def test_a_seed_says_everything_and_a_cache_resumes(matching, tmp_path):
     options = {"count": MANY, "seed": 0, "progress": False}
     first = cp.infill(matching, **options)
     assert first.choice.sampler == "planned"
-    log = matching.logged(tmp_path / "run.log")
-    logged = cp.infill(log, **options)
-    replayed = cp.infill(log, **options)
-    assert log.num_replayed == first.ledger.evaluations and log.num_asked == 0
-    for again in (logged, replayed):
+    with matching.cached(tmp_path / "replies") as cached:
+        stored = cp.infill(cached, **options)
+        misses = cached.num_misses
+        found = cp.infill(cached, **options)
+        assert 0 < cached.num_misses == misses
+        assert cached.num_hits + misses == 2 * first.ledger.evaluations
+    for again in (stored, found):
         assert (again.sequences == first.sequences).all()
         assert (
             again.choice == first.choice and again.ledger.evaluations == first.ledger.evaluations

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -95,15 +94,6 @@ def test_equal_inputs_of_one_call_draw_apart_with_the_same_decisions(
     assert rounds[0] == rounds[1]
     seeds = {replace(task, occurrence=k).streams(7).commit_seed for k in range(50)}
     assert len(seeds) == 50
-
-
-def test_the_checkpoint_of_an_equal_input_is_refused(
-    independent: cp.ForestLaw, tmp_path: Path
-) -> None:
-    task = make_task(independent.oracle().logged(tmp_path / "run.log"), contexts(0)[0])
-    cp.infill(task, sampler="sequential", progress=False)
-    with pytest.raises(cp.CheckpointError, match="its occurrence is"):
-        cp.infill(replace(task, occurrence=1), sampler="sequential", progress=False)
 
 
 def test_ids_masks_and_backbone_tell_inputs_apart_and_nothing_else(

@@ -1,4 +1,4 @@
-"""An infill that was interrupted goes on where it was: nothing is asked twice, nothing differs."""
+"""An infill that was interrupted resumes where it was: nothing is asked twice, nothing differs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ import torch
 
 import counterprobe as cp
 from counterprobe.infilling.task import make_task
-from counterprobe.infilling.terms import design_terms, infill_record, rule_of
+from counterprobe.infilling.terms import design_terms, rule_of
 from counterprobe.models import Letters, SequenceModel
 from counterprobe.oracles import Oracle
 
@@ -53,20 +53,21 @@ def infill(
     model: Any,
     template: str = TEXT,
     *,
-    log: Path | None = None,
+    cache: Path | None = None,
     share: float = 0.0,
     wrap: Callable[[Oracle], Oracle] = lambda oracle: oracle,
     **options: Any,
 ) -> cp.SampleBatch:
-    """Infill with the logged oracle of a model, of which a share is asked for twice."""
+    """Infill with the cached oracle of a model, of which a share is asked for twice."""
     task = make_task(
         model, template, allowed=options.pop("allowed", None),
         temperature=options.get("temperature", 1.0), oracle_options={"row_error": 1e-9},
     )  # fmt: skip
     oracle = wrap(task.oracle.rechecking(share) if share else task.oracle)
-    if log is not None:
-        oracle = oracle.logged(log)
-    return cp.infill(replace(task, oracle=oracle), **{**OPTIONS, **options})
+    if cache is None:
+        return cp.infill(replace(task, oracle=oracle), **{**OPTIONS, **options})
+    with oracle.cached(cache) as cached:
+        return cp.infill(replace(task, oracle=cached), **{**OPTIONS, **options})
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def lives_of(model, path, lasting: int, **options: Any) -> tuple[cp.SampleBatch,
         mortal = model(lasting + (lives > 0))  # a later life recognises the oracle first
         lives += 1
         try:
-            drawn = infill(mortal, log=path, **options)
+            drawn = infill(mortal, cache=path, **options)
             return drawn, lives, asked + mortal.network.states
         except Interrupted:
             asked += mortal.network.states
@@ -112,9 +113,13 @@ def test_an_infill_that_died_at_any_call_is_the_one_that_did_not(
     assert (
         whole.network.states == undisturbed.ledger.evaluations + undisturbed.measuring.evaluations
     )
-    resumed, lives, asked = lives_of(model, tmp_path / "run.log", lasting, **options)
+    cached = model()
+    same(infill(cached, cache=tmp_path / "whole", **options), undisturbed)
+    assert cached.network.states <= whole.network.states
+    resumed, lives, asked = lives_of(model, tmp_path / "run", lasting, **options)
     same(resumed, undisturbed)
-    assert lives > 1 and asked == whole.network.states + lives - 1
+    recognising = asked - cached.network.states
+    assert lives > 1 and lives - 1 <= recognising <= 3 * (lives - 1)
 
 
 def test_recognising_a_structure_is_paid_once_over_all_lives(model, soft, tmp_path):
@@ -122,20 +127,20 @@ def test_recognising_a_structure_is_paid_once_over_all_lives(model, soft, tmp_pa
     whole = model()
     undisturbed = infill(whole, **options)
     assert undisturbed.ledger.probes > 0
-    resumed, lives, asked = lives_of(model, tmp_path / "run.log", 1, **options)
+    resumed, lives, asked = lives_of(model, tmp_path / "run", 1, **options)
     same(resumed, undisturbed)
-    assert lives > 2 and asked == whole.network.states + lives - 1
+    assert lives > 2 and asked <= whole.network.states + 3 * (lives - 1)
 
 
-def test_a_finished_infill_is_replayed_with_one_state_to_recognise_the_model(model, tmp_path):
-    options = {**OPTIONS, "count": 4, "likelihood_orders": 1, "log": tmp_path / "run.log"}
+def test_a_finished_infill_asks_a_few_states_to_recognise_the_model(model, tmp_path):
+    options = {**OPTIONS, "count": 4, "likelihood_orders": 1, "cache": tmp_path / "run"}
     drawn = infill(model(), **options)
     again = model()
     same(infill(again, **options), drawn)
-    assert again.network.states == 1
+    assert 0 < again.network.states <= 3
 
 
-def test_retries_and_second_evaluations_go_with_a_log(model, tmp_path):
+def test_retries_and_second_evaluations_go_with_a_cache(model, tmp_path):
     class Lost(Network):
         """A network that is lost where others die."""
 
@@ -153,19 +158,19 @@ def test_retries_and_second_evaluations_go_with_a_log(model, tmp_path):
     options = {**OPTIONS, "sampler": "sequential", "count": 2, "share": 0.5}
     whole = model()
     undisturbed = infill(whole, **options)
-    log = tmp_path / "run.log"
+    path = tmp_path / "run"
     with pytest.raises(cp.OracleError, match="failed 2 times in a row"):
-        infill(lost, log=log, wrap=retrying, **options)
+        infill(lost, cache=path, wrap=retrying, **options)
     again = model()
-    resumed = infill(again, log=log, wrap=retrying, **options)
+    resumed = infill(again, cache=path, wrap=retrying, **options)
     same(resumed, undisturbed)
     assert again.network.states < whole.network.states
 
 
-def test_a_text_without_a_mask_has_an_empty_checkpoint(model, tmp_path):
+def test_a_text_without_a_mask_has_an_empty_cache(model, tmp_path):
     for _ in range(2):
         whole = model()
-        drawn = infill(whole, "ABCAB", log=tmp_path / "run.log")
+        drawn = infill(whole, "ABCAB", cache=tmp_path / "run")
         assert drawn.texts == ("ABCAB",) and whole.network.states == 0
 
 
@@ -173,122 +178,67 @@ def test_a_text_without_a_mask_has_an_empty_checkpoint(model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "term"),
+    "change",
     [
-        ({"template": "XXAXX"}, "given"),
-        ({"template": "XXBXXB"[1:]}, "given"),
-        ({"allowed": "AB"}, "allowed"),
-        ({"allowed": {0: "AB"}}, "allowed"),
-        ({"temperature": 0.5}, "temperature"),
-        ({"temperature": 0}, "temperature"),
-        ({"sampler": "sequential"}, "sampler"),
-        ({"batches": 3}, "batches"),
-        ({"count": 3}, "count"),
-        ({"seed": cp.Streams(4, 3)}, "decision_seed"),
-        ({"seed": cp.Streams(3, 4)}, "commit_seed"),
-        ({"orders": "fresh"}, "orders"),
-        ({"likelihood_orders": 1}, "likelihood_orders"),
-        ({"at_once": 7}, "at_once"),
+        {"template": "XXAXX"}, {"sampler": "sequential"}, {"batches": 3}, {"count": 3},
+        {"seed": cp.Streams(4, 3)}, {"seed": cp.Streams(3, 4)}, {"orders": "fresh"},
+        {"likelihood_orders": 1}, {"at_once": 1},
     ],
-)
-def test_the_checkpoint_of_another_infill_is_refused_and_left_alone(model, change, term, tmp_path):
-    log = tmp_path / "run.log"
+)  # fmt: skip
+def test_another_infill_shares_the_cache_and_is_the_one_that_it_is_alone(model, change, tmp_path):
     options = {
         **OPTIONS, "seed": cp.Streams(3, 3), "template": TEXT, "sampler": "random-balanced",
-        "batches": 2, "count": 2, "log": log,
+        "batches": 2, "count": 2,
     }  # fmt: skip
-    infill(model(), **options)
-    before = log.read_bytes()
-    other = model()
+    infill(model(), **options, cache=tmp_path / "run")
     if "sampler" in change:
         del options["batches"]
-    with pytest.raises(cp.CheckpointError, match=f"belongs to another run: its {term} is"):
-        infill(other, **{**options, **change})
-    assert log.read_bytes() == before and other.network.states == 0
+    alone, cached = model(), model()
+    drawn = infill(alone, **{**options, **change})
+    same(infill(cached, **{**options, **change}, cache=tmp_path / "run"), drawn)
+    if "template" not in change:
+        assert cached.network.states <= alone.network.states, "all begin with one state"
 
 
-def test_the_checkpoint_of_another_structure_is_refused(model, soft, tmp_path):
-    options = {**OPTIONS, "batches": 2, "log": tmp_path / "run.log"}
-    infill(model(), structure=soft, **options)
-    template = model().template(TEXT)
-    oracle = model().oracle(template, row_error=1e-9)
-    other = cp.discover(oracle, cp.Streams(2, 2), mode="soft", given=template.given, probes=33)
-    with pytest.raises(cp.CheckpointError, match="its structure is"):
-        infill(model(), structure=other, **options)
+@pytest.mark.parametrize(
+    "change", [{"allowed": "AB"}, {"allowed": {0: "AB"}}, {"temperature": 0.5}]
+)
+def test_the_cache_of_other_rows_is_refused(model, change, tmp_path):
+    infill(model(), cache=tmp_path / "run")
+    other = model()
+    with pytest.raises(cp.CacheError, match=r"(cache|replies) of another model"):
+        infill(other, **change, cache=tmp_path / "run")
 
 
-def test_a_budget_may_be_larger_when_a_run_is_resumed(model, tmp_path):
-    options = {**OPTIONS, "sampler": "sequential", "log": tmp_path / "run.log"}
-    stopped = infill(model(), max_evaluations=2, **options)
+@pytest.mark.parametrize("reason", [{}, {"count": 3, "at_once": 2}, {"likelihood_orders": 1}])
+def test_a_budget_may_be_larger_when_a_run_is_resumed(model, reason, tmp_path):
+    options = {**OPTIONS, "sampler": "sequential", **reason}
+    stopped = infill(model(), max_evaluations=2, cache=tmp_path / "run", **options)
     assert stopped.results[0].stop is cp.StopReason.BUDGET_SPENT
-    rest = model()
-    assert infill(rest, **options).results[0].stop is cp.StopReason.COMPLETED
-    assert rest.network.states == 2 + 1, "what is left, and one to recognise the model"
+    alone, rest = model(), model()
+    same(infill(rest, cache=tmp_path / "run", **options), infill(alone, **options))
+    assert rest.network.states <= alone.network.states
 
 
+@pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("rule", ["random-balanced", "punt"])
-def test_a_trace_may_be_asked_for_when_a_run_is_resumed(model, rule, tmp_path):
-    options = {**OPTIONS, "sampler": rule, "count": 4, "log": tmp_path / "run.log"}
+def test_a_trace_may_be_asked_for_when_a_run_is_resumed(model, rule, which, tmp_path):
+    options = {**OPTIONS, "sampler": rule, "count": 4, "at_once": 2, "cache": tmp_path / "run"}
     drawn = infill(model(), **options)
     again = model()
-    same(infill(again, trace=tmp_path / "run.json", **options), drawn)
-    assert again.network.states == 1 and (tmp_path / "run.json").exists()
-
-
-def test_a_trace_that_changes_the_order_of_questions_is_refused(model, tmp_path):
-    options = {**OPTIONS, "sampler": "random-balanced", "count": 4, "at_once": 2}
-    options["log"] = tmp_path / "run.log"
-    infill(model(), **options)
-    with pytest.raises(cp.CheckpointError, match="its traced is false, this run's is true"):
-        infill(model(), trace=tmp_path / "run.json", **options)
-
-
-def test_another_sequence_cannot_be_followed_when_a_run_is_resumed(model, tmp_path):
-    options = {**OPTIONS, "count": 3, "log": tmp_path / "run.log"}
-    infill(model(), **options)
-    with pytest.raises(cp.CheckpointError, match=r'traced_sequence is null, .* "number 2"'):
-        infill(model(), trace=tmp_path / "run.json", trace_sequence=1, **options)
-
-
-@pytest.mark.parametrize("reason", [{"count": 3, "at_once": 2}, {"likelihood_orders": 1}])
-def test_a_budget_that_decides_what_is_asked_next_must_stay(model, reason, tmp_path):
-    options = {**OPTIONS, "sampler": "punt", "log": tmp_path / "run.log", **reason}
-    infill(model(), max_evaluations=2, **options)
-    with pytest.raises(cp.CheckpointError, match="its max_evaluations is 2, this run's is null"):
-        infill(model(), **options)
-
-
-def test_a_budget_must_stay_where_work_is_kept_of_every_sequence(forest_law, tmp_path):
-    options = {"sampler": "sequential", "count": 3, "progress": False}
-    log = tmp_path / "run.log"
-    cp.infill(forest_law.oracle().logged(log), max_evaluations=2, **options)
-    with pytest.raises(cp.CheckpointError, match="its max_evaluations is 2"):
-        cp.infill(forest_law.oracle().logged(log), **options)
-    other = tmp_path / "other.log"
-    cp.sample(forest_law.oracle().logged(other), **options, max_evaluations=2)
-    with pytest.raises(cp.CheckpointError, match="its max_evaluations is 2"):
-        cp.sample(forest_law.oracle().logged(other), **options)
-
-
-def test_a_refused_structure_leaves_no_log_in_the_way(model, soft, tmp_path):
-    log = tmp_path / "run.log"
-    options = {**OPTIONS, "batches": 2, "log": log}
-    with pytest.raises(cp.StructureError, match="stored replies"):
-        infill(model(), structure=soft, temperature=0.5, **options)
-    assert not log.exists()
-    drawn = infill(model(), structure=soft, **options)
-    with pytest.raises(cp.CheckpointError, match="its sampler is"):
-        infill(model(), log=log)
-    same(infill(model(), structure=soft, **options), drawn)
+    trace = {"trace": tmp_path / "run.json", "trace_sequence": which}
+    same(infill(again, **trace, **options), drawn)
+    assert 0 < again.network.states <= 3 and (tmp_path / "run.json").exists()
 
 
 def test_an_oracle_without_letters_is_resumed_too(forest_law, tmp_path):
     options = {"count": 2, "progress": False}
-    given, oracle = [-1, -1, 1, -1, -1], forest_law.oracle().logged(tmp_path / "run.log")
-    first = cp.infill(oracle, given, **options)
-    same(cp.infill(oracle, given, **options), first)
-    with pytest.raises(cp.CheckpointError, match="its given is"):
-        cp.infill(oracle, **options)
+    given = [-1, -1, 1, -1, -1]
+    with forest_law.oracle().cached(tmp_path / "run") as oracle:
+        first = cp.infill(oracle, given, **options)
+        misses = oracle.num_misses
+        same(cp.infill(oracle, given, **options), first)
+        assert oracle.num_misses == misses
 
 
 # ----- What is meant ----------------------------------------------------------------------------
@@ -304,26 +254,9 @@ def test_a_structure_brings_its_sampler_and_groups(soft):
         rule_of(cp.samplers.Sequential(), None, {"batches": 3})
 
 
-def test_terms_say_what_may_stand_where_only_if_something_may_not(model):
-    common = {
-        "structure": None, "seed": 1, "count": 1, "at_once": 1, "temperature": 1.0,
-        "max_evaluations": 5, "likelihood_orders": 0, "trace_sequence": None,
-        "orders": "shared",
-    }  # fmt: skip
-    rule = rule_of(None, None, {})
-    free = infill_record(make_task(model(), TEXT), rule, **common)
-    assert free.more["allowed"] is None and free.max_evaluations is None
-    assert "traced" not in free.more
-    some = infill_record(make_task(model(), TEXT, allowed={0: "AB"}), rule, **common)
-    allowed = some.more["allowed"]
-    assert allowed.shape == (5, 3) and allowed[0].tolist() == [True, True, False]
-    assert allowed[1:].all() and some != free
-
-
 def test_a_design_is_told_by_what_changes_its_letters_and_by_nothing_else(model, soft):
     common: dict[str, Any] = {
-        "structure": None, "seed": 1, "count": 1, "at_once": 1, "temperature": 1.0,
-        "max_evaluations": None, "likelihood_orders": 0, "trace_sequence": None,
+        "structure": None, "seed": 1, "temperature": 1.0, "likelihood_orders": 0,
         "orders": "fresh",
     }  # fmt: skip
 
@@ -332,15 +265,13 @@ def test_a_design_is_told_by_what_changes_its_letters_and_by_nothing_else(model,
         structure = asked["structure"]
         rule = rule_of(None if structure else sampler, structure, settings or {"batches": 2})
         task = make_task(model(), text, allowed=allowed)
-        seed = asked["seed"]
-        return design_terms(infill_record(task, rule, **asked), task.template, seed)
+        return design_terms(task, rule, **asked)
 
     known = terms()
     assert known["text"].startswith("4_of_5_masked_") and known["letters"] == "any"
     assert (known["spread.batches"], known["orders"], known["seed"]) == ("2", "fresh", "1")
     for same in (
-        {"count": 7}, {"at_once": 3}, {"count": 2, "max_evaluations": 9},
-        {"count": 3, "trace_sequence": 2}, {"allowed": "ABC"},
+        {"allowed": "ABC"},
         {"allowed": {2: "B"}},  # nothing is drawn at a letter that is given
     ):  # fmt: skip
         assert terms(**same) == known, same
@@ -415,9 +346,10 @@ def test_designs_in_commit_order_are_resumed_with_their_order_and_scores(
         states = evaluated(1 + (lives > 0))
         lives += 1
         try:
-            resumed = cp.infill(oracle.logged(tmp_path / "run.log"), **options)
+            with oracle.cached(tmp_path / "run") as cached:
+                resumed = cp.infill(cached, **options)
             break
         except Interrupted:
             asked += sum(states)
     same(resumed, undisturbed)
-    assert lives == len(whole) > 3 and asked + sum(states) == total + lives - 1
+    assert lives > 3 and asked + sum(states) <= total + lives - 1

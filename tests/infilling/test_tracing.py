@@ -111,13 +111,13 @@ def test_a_name_that_no_trace_has_is_refused_before_the_model_is_loaded(tmp_path
     assert os.listdir(tmp_path) == []
 
 
-def test_a_resumed_infill_is_traced_again_and_another_sequence_is_another_run(tmp_path):
+def test_a_resumed_infill_is_traced_again_and_so_is_another_sequence(tmp_path):
     options = {"sampler": "sequential", "count": 3, "seed": 2, "progress": False}
     options |= {"trace": tmp_path / "run.json"}
 
     def infill(sequence):
         template = LETTERS.template("AXBX")
-        oracle = Spelling().oracle(template).logged(tmp_path / "log")
+        oracle = Spelling().oracle(template).cached(tmp_path / "replies")
         return cp.infill(oracle, template.given, trace_sequence=sequence, **options)
 
     batch = infill(2)
@@ -126,8 +126,10 @@ def test_a_resumed_infill_is_traced_again_and_another_sequence_is_another_run(tm
     assert (trace.header["sequence"], trace.header["count"]) == (2, 3)
     infill(2)
     assert load_trace(tmp_path / "run.json").events[:-1] == trace.events[:-1]
-    with pytest.raises(cp.CheckpointError, match='traced_sequence is "number 3"'):
-        infill(1)
+    again = infill(1)
+    assert again.sequences.tolist() == batch.sequences.tolist()
+    trace = load_trace(tmp_path / "run.json")
+    assert replay(trace).tokens.tolist() == batch.sequences[1].tolist()
 
 
 @pytest.mark.parametrize("sequence", [2, -1, 0.5])

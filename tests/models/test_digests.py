@@ -188,18 +188,18 @@ def evaluated(monkeypatch) -> list[int]:
     return states
 
 
-def test_logs_and_structures_of_other_weights_are_refused_before_anything_is_asked(
+def test_caches_and_structures_of_other_weights_are_refused_before_anything_is_asked(
     evaluated, tmp_path
 ):
     options = {"progress": False, "oracle_options": QUIET}
-    log, file = tmp_path / "run.log", tmp_path / "soft.npz"
+    path, file = tmp_path / "replies", tmp_path / "soft.npz"
     template = model(Network()).template("XXBXX")
 
     def oracle_of(network):
         return model(network).oracle(template, **QUIET)
 
     oracle = oracle_of(Network())
-    cp.infill(oracle.logged(log), progress=False)
+    cp.infill(oracle.cached(path), progress=False)
     cp.discover(oracle, mode="soft", given=template.given, probes=8).save(file)
     soft = cp.Structure.load(file)
     assert soft.about["oracle_content"] == oracle.digest
@@ -207,8 +207,8 @@ def test_logs_and_structures_of_other_weights_are_refused_before_anything_is_ask
     # Less than the declared row error apart: replies alone do not tell.
     near = Network()
     near.head.bias.data += 1e-7
-    with pytest.raises(cp.CheckpointError, match="its oracle_content is"):
-        cp.infill(oracle_of(near).logged(log), progress=False)
+    with pytest.raises(cp.CacheError, match="its digest is"):
+        oracle_of(near).cached(path)
     with pytest.raises(cp.StructureError, match="another than this structure was found with, by"):
         cp.infill(model(near), "XXBXX", structure=soft, **options)
     assert evaluated == []
@@ -233,5 +233,5 @@ def test_an_unknown_content_is_left_to_the_replies(tmp_path):
     assert "oracle_content" not in soft.about
     assert cp.discovery.check_oracle(soft, known).evaluations > 0
     for oracle in (unknown, known):
-        cp.sample(oracle.logged(tmp_path / "run.log"), "sequential", progress=False)
+        cp.sample(oracle.cached(tmp_path / "replies"), "sequential", progress=False)
     assert np.isfinite(soft.row_error)

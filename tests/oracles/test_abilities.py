@@ -52,7 +52,7 @@ def test_an_oracle_can_do_what_it_has_methods_for(table_law):
     "wrap",
     [
         lambda oracle, path: oracle.retrying(2),
-        lambda oracle, path: oracle.logged(path),
+        lambda oracle, path: oracle.cached(path),
         lambda oracle, path: oracle.rechecking(0.5),
         lambda oracle, path: oracle.declaring(row_error=0.1).retrying(2),
     ],
@@ -70,8 +70,7 @@ def test_attention_comes_through_all_wrappers(table_law, tmp_path):
     inner = AttentiveLaw(table_law.oracle(), np.full((4, 4), 0.25))
     states = np.full((2, 4), cp.MASK, dtype=np.int32)
     query = AttentionQuery(states, Readouts.same(2, [1, 3]), 2)
-    logged = inner.retrying(2).rechecking(1.0).logged(tmp_path / "run.log")
-    with logged.running() as oracle:
+    with inner.retrying(2).rechecking(1.0).cached(tmp_path / "replies") as oracle:
         reply = oracle.ask(query)
     assert np.array_equal(reply.attention, inner.attention_of(states))
     assert inner.calls == [2] and inner.states == 4, "rows alone are asked for again"

@@ -347,25 +347,15 @@ def test_an_oracle_of_ordered_rows_can_be_probed_by_index(uniform_oracle):
     assert seen == [0.5 - 0.1, 0.6, 0.7], "nothing, then rounds 0 and 1"
 
 
-def test_wrappers_pass_on_what_the_inner_oracle_is_and_a_run(forest_law):
-    told = []
-
-    class Told(Wrapper):
-        def running(self, about=None):
-            told.append(about)
-            return super().running(about)
-
-    oracle = Told(forest_law.oracle()).retrying(2).declaring(row_error=0.5)
+def test_wrappers_pass_on_what_the_inner_oracle_is(forest_law):
+    oracle = Wrapper(forest_law.oracle()).retrying(2).declaring(row_error=0.5)
     assert oracle.law is forest_law and oracle.digest == forest_law.content_digest
     assert oracle.ability(FollowsRuns) is not None and isinstance(oracle, Oracle)
-    with oracle.running({"seed": 1}) as running:
-        assert running is oracle
-    assert told == [{"seed": 1}]
     with pytest.raises(ValueError, match=r"law\.oracle\(\)"):
-        Told(forest_law)
+        Wrapper(forest_law)
 
 
-@pytest.mark.parametrize("order", ["logged first", "retrying first"])
+@pytest.mark.parametrize("order", ["cached first", "retrying first"])
 @pytest.mark.parametrize("rule", ["sequential", "punt", "threshold"])
 def test_wrappers_compose_in_either_order(forest_law, order, rule, tmp_path):
     """A run whose every third call fails, and which dies now and then, is the undisturbed one."""
@@ -385,22 +375,22 @@ def test_wrappers_compose_in_either_order(forest_law, order, rule, tmp_path):
                 raise ConnectionError("lost")
             return super().ask(query)
 
-    path, options, states, lives = tmp_path / "run.log", {"sleep": lambda _: None}, 0, 0
+    path, options, states, lives = tmp_path / "replies", {"sleep": lambda _: None}, 0, 0
     batch = None
     while batch is None:
         inner = Failing(forest_law.oracle())
         lives += 1
-        if order == "logged first":
-            oracle = inner.logged(path).retrying(2, **options)
+        if order == "cached first":
+            oracle = inner.cached(path).retrying(2, **options)
         else:
-            oracle = inner.retrying(2, **options).logged(path)
+            oracle = inner.retrying(2, **options).cached(path)
         try:
             batch = cp.sample(oracle, rule, 2, seed=4, progress=False)
         except Dead:
             pass
         states += inner.states
     assert np.array_equal(batch.sequences, alone.sequences) and batch.ledger == alone.ledger
-    assert lives > 1 and states == alone.ledger.evaluations + lives - 1, (
+    assert lives > 1 and states <= alone.ledger.evaluations + lives - 1, (
         "one a life to recognise it"
     )
 

@@ -6,7 +6,6 @@ import pytest
 import counterprobe as cp
 from counterprobe import Query, Readouts, Reply
 from counterprobe.oracles import AttentionQuery, HistoryQuery, RunKey, Runs, join
-from counterprobe.oracles.query import MOST_EXAMPLE_ROWS
 
 MASK = cp.MASK
 
@@ -108,38 +107,28 @@ def test_queries_joined_are_the_rows_of_each_in_order(table_law, shared, seed):
     assert type(join([parts[0], parts[2]])) is Query
 
 
-def test_digests_differ_when_anything_asked_differs_and_not_by_who_asks():
-    blank, shown = np.full((1, 4), MASK, dtype=np.int32), np.array([[1, MASK, MASK, MASK]])
-    shown = shown.astype(np.int32)
-    ranks = np.array([[0, -2, -2, -2]])
-    queries = [
-        Query(blank, Readouts.same(1, [1])),
-        Query(shown, Readouts.same(1, [1])),
-        Query(shown, Readouts.same(1, [2])),
-        Query(shown, Readouts.same(1, [2, 1])),
-        Query(shown, Readouts.same(1, [1, 2])),
-        HistoryQuery(shown, Readouts.same(1, [1]), ranks),
-        HistoryQuery(shown, Readouts.same(1, [1]), ranks - 1),
-        AttentionQuery(shown, Readouts.same(1, [1]), layers=1),
-        AttentionQuery(shown, Readouts.same(1, [1]), layers=2),
-        Query(np.repeat(shown, 2, axis=0), Readouts.pairs([1], [1])),
-    ]
-    assert len({query.digest for query in queries}) == len(queries)
-    runs = Runs(RunKey(), np.zeros(1, dtype=int), 3, Readouts.same(1, [0]))
-    assert HistoryQuery(shown, Readouts.same(1, [1]), ranks, runs).digest == queries[5].digest
-
-
-def test_an_example_is_the_first_state_that_is_read_with_a_few_of_its_rows(table_law):
-    states = np.array([[0, MASK, MASK, MASK], [1, MASK, MASK, 2]], dtype=np.int32)
-    query = HistoryQuery(states, Readouts.pairs([1, 0, 1], [2, 3, 1]), states * 2)
-    example = query.example()
-    assert example.states.tolist() == states[1:].tolist() and example.runs is None
-    assert example.ranks.tolist() == (states[1:] * 2).tolist()
-    rows = table_law.oracle().rows(states, query.readouts).take(query.example_rows)
-    alone = table_law.oracle().rows(example.states, example.readouts)
-    assert np.array_equal(rows.dense(), alone.dense())
-    long = Query(np.full((1, 200), MASK, dtype=np.int32), Readouts.same(1, range(200)))
-    assert len(long.example().readouts) == MOST_EXAMPLE_ROWS
+@pytest.mark.parametrize("readouts", [
+    Readouts.pairs([2, 0, 1, 2], [1, 3, 2, 2]), Readouts.same(3, [1, 2]),
+], ids=["pairs", "shared"])  # fmt: skip
+def test_a_part_of_a_query_has_the_rows_of_its_states(table_law, readouts):
+    states = np.array([[0, MASK, MASK, MASK], [1, MASK, MASK, 2], [2, MASK, MASK, 0]])
+    states = states.astype(np.int32)
+    runs = Runs(RunKey(), np.zeros(3, dtype=int), 3, Readouts.same(3, [0]))
+    which = np.array([0, 2])
+    rows = table_law.oracle().rows(states, readouts).dense()
+    mine = np.isin(readouts.state_index, which)
+    for query in (
+        Query(states, readouts), HistoryQuery(states, readouts, states * 2, runs),
+        AttentionQuery(states, readouts, 3),
+    ):  # fmt: skip
+        part = query.part(which)
+        assert type(part) is type(query) and part.states.tolist() == states[which].tolist()
+        found = table_law.oracle().rows(part.states, part.readouts).dense()
+        assert np.array_equal(found, rows[mine])
+        if isinstance(part, HistoryQuery):
+            assert part.ranks.tolist() == (2 * states[which]).tolist() and part.runs is None
+        if isinstance(part, AttentionQuery):
+            assert part.layers == 3
 
 
 # ----- Replies ------------------------------------------------------------------------------

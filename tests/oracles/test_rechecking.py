@@ -71,11 +71,11 @@ def test_no_budget_is_touched(table_law):
     assert (batch.num_completed, oracle.num_repeated) == (1, 1)
 
 
-def test_what_a_log_replays_is_not_repeated(table_law, tmp_path):
-    path = tmp_path / "run.log"
+def test_what_a_cache_has_is_not_repeated(table_law, tmp_path):
+    path = tmp_path / "replies"
     first, second = (table_law.oracle().rechecking(1.0) for _ in range(2))
     one, two, plain = (
-        cp.sample(oracle.logged(path), "sequential", progress=False)
+        cp.sample(oracle.cached(path), "sequential", progress=False)
         for oracle in (first, second, table_law.oracle())
     )
     assert one.sequences.tolist() == two.sequences.tolist() == plain.sequences.tolist()

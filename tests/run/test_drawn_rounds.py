@@ -75,7 +75,7 @@ def test_sample_uses_it_unless_somebody_stands_between(law, tmp_path):
     np.testing.assert_array_equal(alone.sequences[0], plain.sequences[0])
     assert oracle.num_drawn == 2
     for around in (
-        oracle.logged(tmp_path / "run.log"),
+        oracle.cached(tmp_path / "replies"),
         oracle.retrying(2),
         oracle.rechecking(1.0),
     ):

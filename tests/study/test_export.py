@@ -6,7 +6,7 @@ import pyarrow
 import pyarrow.parquet as parquet
 import pytest
 
-from counterprobe.run.record import canonical
+from counterprobe.plain import canonical
 from counterprobe.study import export
 from counterprobe.study.config import config_from_dict
 from counterprobe.study.export import COLUMNS, read_rows, rows_of, write_rows

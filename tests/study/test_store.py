@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from counterprobe.errors import CounterprobeError
-from counterprobe.run.record import canonical
+from counterprobe.plain import canonical
 from counterprobe.study.config import config_from_dict
 from counterprobe.study.protocol import Study
 from counterprobe.study.store import Store, StoreError

@@ -7,7 +7,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.evaluation import batch_kl, reference_kl
-from counterprobe.run.record import canonical
+from counterprobe.plain import canonical
 from counterprobe.samplers import (
     SAMPLERS,
     InformationCurve,

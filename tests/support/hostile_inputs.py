@@ -23,7 +23,7 @@ from counterprobe.models.letters import AMINO_ACIDS, Letters
 from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.models.proteins.structures import read_backbone
 from counterprobe.models.residues import choose_in_text
-from counterprobe.oracles import reply_file as replies
+from counterprobe.oracles.cache import Cache
 from counterprobe.plain import differences
 from counterprobe.run import Probe
 from counterprobe.study import Store, read_config
@@ -165,14 +165,20 @@ class _Mixed(AttentiveLaw):
         return cp.Reply(cp.rows.DenseRows(reply.rows.dense()), reply.attention)
 
 
-def _logged_run(file: Path) -> cp.SampleResult:
-    """Run on a log that has every kind of record."""
+def cached_run(file: Path) -> cp.SampleResult:
+    """Run on a cache that has every kind of reply."""
     law = cp.ForestLaw([[1, 2], [2, 1], [1, 1]], [[0, 1]], [[[2, 1], [1, 2]]])
     mixed = _Mixed(law.oracle(), np.full((3, 3), 0.25))
-    with mixed.logged(file, most_bytes=119).running({"seed": 1}) as oracle:
+    with Cache(mixed, file) as oracle:
         run = cp.run.Run(oracle)
         run.do(Probe([[0, cp.MASK, cp.MASK]], [1, 2]))
         return cp.samplers.DAPD()(run, cp.Streams(1, 2))
+
+
+def _valid_cache(file: Path) -> None:
+    cached_run(file)
+    with sqlite3.connect(file) as database:
+        database.execute("PRAGMA journal_mode = DELETE")
 
 
 def _read_replies(file: Path) -> None:
@@ -180,23 +186,7 @@ def _read_replies(file: Path) -> None:
         warnings.simplefilter(
             "ignore", cp.errors.ZeroProbabilityWarning
         )  # somebody may have put it there
-        assert _logged_run(file).tokens is not None
-
-
-def resealed(content: bytes) -> bytes:
-    """Return a log with the length and checksum of every record put right: its content is read."""
-    done, rest = content[: len(replies.MAGIC)], content[len(replies.MAGIC) :]
-    while len(rest) >= replies.RECORD.size:
-        kind, length, _ = replies.RECORD.unpack_from(rest)
-        inside = rest[replies.RECORD.size :][:length]
-        done += replies.encode_record(replies.Kind(kind % len(replies.Kind)), inside)
-        rest = rest[replies.RECORD.size + len(inside) :]
-    return done
-
-
-def _read_resealed(file: Path) -> None:
-    file.write_bytes(resealed(file.read_bytes()))
-    _read_replies(file)
+        assert cached_run(file).tokens is not None
 
 
 # ----- Valid files --------------------------------------------------------------------------
@@ -242,8 +232,7 @@ def valid_files(folder: Path) -> dict[str, bytes]:
         "fasta": b">a chain\nEVQLVESX\n[MASK]GG\n",
         "record": plain,
         "structure": _valid_structure(),
-        "replies": _written(".log", _logged_run, folder),
-        "replies resealed": _written(".sealed.log", _logged_run, folder),
+        "replies": _written(".sqlite", _valid_cache, folder),
     }
 
 
@@ -287,8 +276,7 @@ READERS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "rules": (".txt", _read_rules),
     "fasta": (".fa", _read_fasta),
     "record": (".json", _read_record),
-    "replies": (".log", _read_replies),
-    "replies resealed": (".log", _read_resealed),
+    "replies": (".sqlite", _read_replies),
 }
 
 

@@ -43,7 +43,7 @@ def around(oracle, log, attempts, recheck):
         oracle = oracle.retrying(attempts, backoff=0.0)
     if recheck:
         oracle = oracle.rechecking(recheck)
-    return oracle if log is None else oracle.logged(log)
+    return oracle if log is None else oracle.cached(log)
 
 
 def draw_by(structure, oracle, count, seed, **request):

@@ -254,12 +254,12 @@ def retried(folder):
 
 
 def resumed(folder):
-    """Log replies, die half way, and go on: only the rest is asked, and one state again."""
+    """Keep replies, die half way, and go on: only the rest is asked, and a few states again."""
     found = {}
     for name in MODEL_RULES:
         log = folder / f"{name}.log"
-        whole = Network()
-        draw(oracle_of(whole), name, **PLAIN)
+        whole = Network()  # with a cache: no state is asked for twice
+        draw(oracle_of(whole), name, log=folder / f"{name} whole.log", **PLAIN)
         first = Network(lives=whole.calls // 2)
         try:
             draw(oracle_of(first), name, log=log, **PLAIN)

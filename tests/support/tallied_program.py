@@ -17,10 +17,11 @@ def start(program: str, folder: Path, *arguments: object) -> subprocess.Popen:
     )
 
 
-def wait_for_growth(running: subprocess.Popen, log: Path, growth: int) -> None:
-    """Wait until a log has grown by some bytes, or the run is over."""
-    before = log.stat().st_size if log.exists() else 0
+def wait_for_tally(running: subprocess.Popen, folder: Path, growth: int) -> None:
+    """Wait until so many more states were tallied, or the run is over."""
+    tally = folder / "tally"
+    before = tally.stat().st_size if tally.exists() else 0
     while running.poll() is None:
-        if log.exists() and log.stat().st_size >= before + growth:
+        if tally.exists() and tally.stat().st_size >= before + growth:
             return
         time.sleep(0.002)

@@ -10,7 +10,7 @@ import pytest
 import soak
 
 import counterprobe as cp
-from counterprobe.oracles.log import Log
+from counterprobe.oracles.cache import Cache
 from counterprobe.run.ledger import Ledger
 
 
@@ -34,21 +34,15 @@ def test_a_short_soak_finds_nothing():
 def test_runs_that_are_cut_off_and_resumed_pay_for_nothing_twice(tmp_path):
     seen: Counter[str] = Counter()
     for k in range(25):
-        soak.resumed(np.random.default_rng([1, k]), seen, tmp_path / "run.log")
-    assert seen["resumed"] and seen["resumed, log cut"]
+        soak.resumed(np.random.default_rng([1, k]), seen, tmp_path / "replies")
+    assert seen["resumed"] and seen["resumed, replies lost"]
 
 
-def test_a_log_that_is_forgotten_is_found(tmp_path, monkeypatch):
-    plain = Log.running
-
-    def forgetful(log, about=None):
-        log.path.unlink(missing_ok=True)
-        return plain(log, about)
-
-    monkeypatch.setattr(Log, "running", forgetful)
+def test_a_cache_that_forgets_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(Cache, "_found", lambda cache, split: ({}, set()))
     with pytest.raises(soak.Broken, match=r"charged \d+, paid \d+"):
         for k in range(25):
-            soak.resumed(np.random.default_rng([1, k]), Counter(), tmp_path / "run.log")
+            soak.resumed(np.random.default_rng([1, k]), Counter(), tmp_path / "replies")
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.run.events import Opened
-from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.trace import About
 from counterprobe.trace.arrays import unpack
 
@@ -17,12 +16,15 @@ def opening(**changed) -> Opened:
     said = {
         "sampler": "hand",
         "settings": {"epsilon": math.inf, "edges": tuple((k, k + 1) for k in range(100))},
-        "oracle": OracleIdentity("oracle", 3, 2),
+        "oracle": "oracle",
+        "length": 3,
+        "vocab_size": 2,
+        "row_error": 1e-12,
         "given": np.array([-1, 1, -1], dtype=np.int32),
         "streams": cp.Streams(2**60 + 1, 7),
         "temperature": 0.5,
     }
-    return Opened(4, RunRecord(**{**said, **changed}), row_error=1e-12)
+    return Opened(sequence=4, **{**said, **changed})
 
 
 def test_a_header_is_plain_json():

@@ -86,7 +86,7 @@ def advise(
         raise ValueError(f"--max-seconds must be at least 0, got {max_seconds}")
     if not 0 < target_kl < math.inf:
         raise ValueError(f"--target-kl must be a number of nats above 0, got {target_kl}")
-    task = text.task(model, order=order, is_probed=True)
+    task = text.task(model, order=order, is_probed=True, cache=faults.cache)
     started = time.perf_counter()
     here, checked = carried(task, found)
     pace = (time.perf_counter() - started) / max(checked.evaluations, 1)
@@ -98,10 +98,9 @@ def advise(
         f"look, more to show that one holds; at most {max_evaluations:,} evaluations and "
         f"{max_seconds:g} s (--max-evaluations, --max-seconds)"
     )
-    about = {**output.determining()["options"], "device": None, "given": task.given}
     with (
         output.budget_progress("advise") as progress,
-        runs.oracle_chain(task.oracle, faults, about) as chain,
+        runs.oracle_chain(task.oracle, faults) as chain,
     ):
         advice = give_advice(
             chain.oracle,

@@ -100,7 +100,7 @@ def compare_models(
         raise ValueError(f"--orders must be one of {', '.join(get_args(Orders))}; got {orders!r}")
     chosen = read_samplers(DEFAULT if samplers is None else samplers)
     where = executor.open(text.device)
-    task = _masking(text, length).task(model, where, timeout=faults.timeout)
+    task = _masking(text, length).task(model, where, timeout=faults.timeout, cache=faults.cache)
     tokens = None
     if truth is not None:
         tokens = make_task(model, options.read_sequence(truth), **text.named(model)).given
@@ -109,11 +109,10 @@ def compare_models(
     shared = ModelComparison(task, count, seed, which, evaluate, max_evaluations, kind, tokens)
     if sweep and kind != "recovery" and not evaluate:
         raise ValueError(f"--sweep with the quality {kind} must evaluate: leave out --no-evaluate")
-    about = {**output.determining()["options"], "device": None, "length": task.oracle.length}
     asked = sweeps_of(chosen) if sweep else {one.label(): one for one in chosen}
     lines: dict[str, list[SamplerOnModel]] = {}
     interrupted = False
-    with runs.oracle_chain(task.oracle, faults, {**about, "given": task.given}, where) as chain:
+    with runs.oracle_chain(task.oracle, faults, where) as chain:
         shared.task = replace(task, oracle=chain.oracle)
         with output.run_progress("reference") as progress:
             shared.draw_reference(progress)

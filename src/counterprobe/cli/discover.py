@@ -16,7 +16,6 @@ from counterprobe.cli import options, output, reporting, runs
 from counterprobe.cli.output import number
 from counterprobe.discovery import Structure
 from counterprobe.discovery import discover as find_structure
-from counterprobe.discovery.discovering import discovery_record
 from counterprobe.discovery.soft import SoftSettings
 from counterprobe.errors import Infeasible, Interrupted
 from counterprobe.infilling.task import Task, about_task, make_task
@@ -91,7 +90,7 @@ def discover(
 
     counterprobe discover --family binary-tree --n 200 --trace found.html
 
-    counterprobe discover --model proteinmpnn --backbone 1ubi --checkpoint screen.log --out
+    counterprobe discover --model proteinmpnn --backbone 1ubi --cache replies.sqlite --out
     1ubi.npz
     """
     output.check_writable(json, out, plot)
@@ -104,10 +103,10 @@ def discover(
     if probes is not None:
         chosen["probes"] = probes
     where = executor.open(text.device)
-    known: dict[str, Any] = {}
     if model is not None:
         target.refuse()
-        task, name = text.task(model, where, timeout=faults.timeout, is_probed=True), model
+        task = text.task(model, where, timeout=faults.timeout, is_probed=True, cache=faults.cache)
+        name = model
         about = about_task(task)
     else:
         text.refuse()
@@ -117,18 +116,16 @@ def discover(
             oracle = options.spread(oracle, where, faults.timeout)
         task, name = make_task(oracle), law.name
         about = About(family=target.family, true_edges=law.edges)
-        known["forest"] = [law.unary, law.edges, law.pair]  # a file counts by its content
     started = time.perf_counter()
     console = output.console_for(json)
     streams = Streams.from_seed(seed)
     asking: dict[str, Any] = {"mode": mode or ("auto" if model is None else "soft"), **chosen}
     asking["given"] = task.given
-    determined = discovery_record(task.oracle, streams, **asking)
     with (
         _saying_written(console, trace.trace),
         output.run_progress("discover") as progress,
         trace.recorder(about) as recorder,
-        runs.oracle_chain(task.oracle, faults, {**known, **determined.terms}, where) as chain,
+        runs.oracle_chain(task.oracle, faults, where) as chain,
     ):
         try:
             found = find_structure(

@@ -23,12 +23,7 @@ from counterprobe.discovery import Structure
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
 from counterprobe.infilling.task import Task
-from counterprobe.infilling.terms import (
-    DEFAULT_SAMPLER,
-    design_terms,
-    infill_record,
-    rule_of,
-)
+from counterprobe.infilling.terms import DEFAULT_SAMPLER, design_terms, rule_of
 from counterprobe.infilling.writing import KINDS, Design, DesignFile, designs_of
 from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.run.events import Finished, Listener, tell_all
@@ -41,7 +36,7 @@ __all__ = ["infill"]
 # What has no meaning where completions are listed and nothing is drawn.
 DRAWING = (
     "sampler", "settings", "structure", "batches", "count", "temperature", "max_evaluations",
-    "likelihood_orders", "out", "force", "append", "trace", "checkpoint", "retries", "timeout",
+    "likelihood_orders", "out", "force", "append", "trace", "cache", "retries", "timeout",
     "recheck",
 )  # fmt: skip
 
@@ -128,8 +123,8 @@ def infill(
 
     counterprobe infill --model proteinmpnn --backbone dimer.pdb --symmetric A,B --design A10-25
 
-    counterprobe infill --model proteinmpnn --backbone 1ake --count 1000 --checkpoint run.log --out
-    designs.fasta
+    counterprobe infill --model proteinmpnn --backbone 1ake --count 1000 --cache replies.sqlite
+    --out designs.fasta
     """
     output.check_writable(json)
     reporting.report_to(report, f"Sequences drawn from {model}", json)
@@ -145,7 +140,7 @@ def infill(
     whole_number("--likelihood-orders", likelihood_orders)
     _check_traced(trace.trace, trace_sequence, count)
     _check_files(len(inputs), json, out, append)
-    _check_distinct(json, out, report, trace.trace, faults.checkpoint)
+    _check_distinct(json, out, report, trace.trace, faults.cache)
     known = None if structure is None else Structure.load(structure)
     named = _checked_settings(known, read_settings(settings), batches)
     rule = rule_of(sampler, known, named)
@@ -160,15 +155,24 @@ def infill(
         "likelihood_orders": likelihood_orders,
         "trace_sequence": trace_sequence - 1,
     }
-    has_log = faults.checkpoint is not None and Path(faults.checkpoint).exists()
-    goes_on = append or (has_log and not force)
+    has_replies = faults.cache is not None and Path(faults.cache).exists()
+    goes_on = append or (has_replies and not force)
     finished: list[Design] = []
     with _opened(out, force, goes_on) as file, _saying_where(file, finished):
         if file is not None and file.cut_off:
             output.complain(f"{out}: the last record was cut off and is left out")
         terms = partial(_terms, rule, text.temperature, asking)
         made: list[designs.Drawn] = []
-        tasks = Tasks(model, where, faults.timeout, order, file, count if append else None, terms)
+        tasks = Tasks(
+            model,
+            where,
+            faults.timeout,
+            order,
+            file,
+            count if append else None,
+            terms,
+            faults.cache,
+        )
         for name, one in inputs:
             started = time.perf_counter()
             with _naming(name if len(inputs) > 1 else None):
@@ -179,20 +183,9 @@ def infill(
             if not made:
                 _check_all(task, inputs)
             keep = partial(_keep, file, finished, task, called, text.temperature, seed)
-            determined = infill_record(
-                task,
-                rule,
-                temperature=text.temperature,
-                **{
-                    **asking,
-                    "trace_sequence": None if trace.trace is None else trace_sequence - 1,
-                },
-            )
             with (
                 output.run_progress(rule.name) as progress,
-                runs.oracle_chain(
-                    task.oracle, faults, {"model": model, **determined.terms}, where
-                ) as chain,
+                runs.oracle_chain(task.oracle, faults, where) as chain,
             ):
                 drawn = fill_in(
                     replace(task, oracle=chain.oracle),
@@ -233,8 +226,9 @@ def _terms(
     rule: Sampler, temperature: float, asking: dict[str, Any], task: Task
 ) -> dict[str, str]:
     """Return what determines the designs of a task."""
-    record = infill_record(task, rule, temperature=temperature, **asking)
-    return design_terms(record, task.template, asking["seed"])
+    names = "structure", "seed", "orders", "likelihood_orders"
+    chosen = {name: asking[name] for name in names}
+    return design_terms(task, rule, temperature=temperature, **chosen)
 
 
 def _keep(
@@ -350,9 +344,7 @@ def _check_files(num_inputs: int, json: str | None, out: str | None, append: boo
         without = [f"--{name}" for name in ("force", "append") if name in changed]
         if without:
             raise ValueError(f"{without[0]} goes with --out FILE")
-    single = [
-        f"--{name}" for name in ("trace", "checkpoint", "workers", "cluster") if name in changed
-    ]
+    single = [f"--{name}" for name in ("trace", "cache", "workers", "cluster") if name in changed]
     if num_inputs > 1 and single:
         raise ValueError(f"{single[0]} must come with one input, got {num_inputs}")
 

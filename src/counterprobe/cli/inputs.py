@@ -79,6 +79,8 @@ class Tasks:
         An input of which the file has so many designs is left out.
     terms : callable
         Returns what determines the designs of a task.
+    cache : str, optional
+        A cache of the model's replies.
     """
 
     model: str
@@ -88,6 +90,7 @@ class Tasks:
     file: DesignFile | None
     wanted: int | None
     terms: Callable[[Task], Mapping[str, str]]
+    cache: str | None = None
     _loaded: MaskedModel | None = None
     _backbone: str | None = None
     _seen: Counter[bytes] = field(default_factory=Counter)
@@ -99,7 +102,12 @@ class Tasks:
         if self._are_there(name, text):
             return None
         task = text.task(
-            self.model, self.executor, timeout=self.timeout, order=self.order, like=self._loaded
+            self.model,
+            self.executor,
+            timeout=self.timeout,
+            order=self.order,
+            like=self._loaded,
+            cache=self.cache,
         )
         self._loaded = task.model
         task = replace(task, occurrence=self._count(task.given, task.template))

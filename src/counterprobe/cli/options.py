@@ -27,6 +27,7 @@ from counterprobe.models.proteins.backbones import SHIPPED
 from counterprobe.models.registry import options_of
 from counterprobe.models.residues import Choices
 from counterprobe.oracles import Oracle
+from counterprobe.oracles.cache import cached_row_error
 from counterprobe.targets import families
 from counterprobe.targets.law import ForestLaw
 
@@ -243,6 +244,7 @@ class Text:
         order: str | None = None,
         is_probed: bool = False,
         like: MaskedModel | None = None,
+        cache: str | None = None,
     ) -> Task:
         """Load a model for its text, and spread its evaluations over an executor.
 
@@ -259,6 +261,8 @@ class Text:
             Whether dependence is looked for, of which temperature 0 leaves none.
         like : MaskedModel, optional
             The same model on the same backbone, which is then not loaded again.
+        cache : str, optional
+            A cache of its replies, which has the row error that it need not measure again.
         """
         if is_probed and not self.temperature > 0:
             raise ValueError(
@@ -272,6 +276,8 @@ class Text:
             )
         text, named = read_sequence(self.sequence), self.named(model, order)
         named["temperature"] = self.temperature
+        if cache is not None and (row_error := cached_row_error(cache)) is not None:
+            named["oracle_options"]["row_error"] = row_error
         if like is not None:
             task = make_task(like, text, **{**named, "model_options": {}})
         else:

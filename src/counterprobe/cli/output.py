@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from counterprobe.errors import (
-    CheckpointError,
+    CacheError,
     CostWarning,
     CounterprobeError,
     Infeasible,
@@ -46,10 +46,10 @@ from counterprobe.streams import versions
 
 DONE, FAILED, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
 # Errors that what the user gave is to blame for.
-BAD = (ValueError, OSError, OverflowError, MissingExtra, StructureError, CheckpointError)
+BAD = (ValueError, OSError, OverflowError, MissingExtra, StructureError, CacheError)
 # Options that say where results go and how work is done: what comes out is the same without them.
 BESIDE = frozenset(
-    "json out report force append plot tokens trace trace_bytes trace_sequence verbose checkpoint "
+    "json out report force append plot tokens trace trace_bytes trace_sequence verbose cache "
     "retries timeout workers cluster".split()
 )
 # Columns below which a table has narrow gaps.

@@ -1,4 +1,4 @@
-"""What stands around a run: a log of its replies, retries, second evaluations and a trace.
+"""What stands around a run: a cache of its replies, retries, second evaluations and a trace.
 
 :func:`oracle_chain` puts around an oracle what the fault options ask for, in one place for every
 command. Runs on laws are warmed up, and become plain values, here too.
@@ -11,8 +11,8 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Annotated, Any
@@ -20,12 +20,12 @@ from typing import Annotated, Any
 from counterprobe.cli import output
 from counterprobe.cli.options import Law, check_timeout, in_faults, in_output
 from counterprobe.compiled import on_compilation
-from counterprobe.errors import CheckpointError, CostWarning, CounterprobeError, StructureError
+from counterprobe.errors import CacheError, CostWarning, CounterprobeError, StructureError
 from counterprobe.evaluation import Trial, run_trial
 from counterprobe.executors import Executors
 from counterprobe.files import special_kind
 from counterprobe.oracles import Oracle
-from counterprobe.oracles.log import Log
+from counterprobe.oracles.cache import Cache
 from counterprobe.oracles.rechecking import Rechecking
 from counterprobe.oracles.retry import Retry
 from counterprobe.run.events import Listener, Progress
@@ -42,15 +42,14 @@ ENOUGH = 10_000
 COMPILING = "compiling, once; later runs find it done"
 
 
-# What a log counts: its attribute, and its name for people.
-LOGGED = {
-    "lives": ("num_lives", "processes that worked on it"),
-    "replayed": ("num_replayed", "evaluations replayed"),
-    "asked": ("num_asked", "evaluations of this process"),
+# What a cache counts: its attribute, and its name for people.
+CACHED = {
+    "cache_hits": ("num_hits", "evaluations from the cache"),
+    "cache_misses": ("num_misses", "evaluations of this process"),
     "asked_again": ("num_again", "of these paid again"),
     "asked_to_recognise": ("num_recognising", "and to recognise the oracle"),
 }
-SAID = {name: said for name, (_, said) in LOGGED.items()} | {
+SAID = {name: said for name, (_, said) in CACHED.items()} | {
     "failed_attempts": "failed attempts",
     "repeated": "evaluations repeated to compare",
 }
@@ -63,12 +62,12 @@ SAID = {name: said for name, (_, said) in LOGGED.items()} | {
 class Faults:
     """How an oracle is asked that may fail, or change, or whose process may die."""
 
-    checkpoint: Annotated[
+    cache: Annotated[
         str | None,
         in_faults(
             metavar="FILE",
-            help="Log every reply in this file; where it has replies of the same run already, go "
-            "on where it ends.",
+            help="Look up replies of the model in this file first, and store new ones there: the "
+            "same command resumes a run that was killed.",
         ),
     ] = None
     retries: Annotated[
@@ -94,9 +93,9 @@ class Faults:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be kept to, before anything is computed."""
-        output.check_writable(self.checkpoint)
-        if self.checkpoint is not None and (kind := special_kind(self.checkpoint)) is not None:
-            raise ValueError(f"--checkpoint {self.checkpoint} must be a file, it is {kind}")
+        output.check_writable(self.cache)
+        if self.cache is not None and (kind := special_kind(self.cache)) is not None:
+            raise ValueError(f"--cache {self.cache} must be a file, it is {kind}")
         if self.retries < 0:
             raise ValueError(f"--retries must be 0 or more, got {self.retries}")
         check_timeout(self.timeout)
@@ -114,19 +113,19 @@ class Chain:
         What a run is to ask.
     retrying : Retry or None
     rechecking : Rechecking or None
-    logged : Log or None
+    cached : Cache or None
     """
 
     oracle: Oracle
     retrying: Retry | None = None
     rechecking: Rechecking | None = None
-    logged: Log | None = None
+    cached: Cache | None = None
 
     def report(self) -> dict[str, int]:
         """Return what happened beside the run's own charges, as plain values."""
         counts = {}
-        if self.logged is not None:
-            counts = {name: getattr(self.logged, place) for name, (place, _) in LOGGED.items()}
+        if self.cached is not None:
+            counts = {name: getattr(self.cached, place) for name, (place, _) in CACHED.items()}
         if self.retrying is not None:
             counts["failed_attempts"] = len(self.retrying.failures)
         if self.rechecking is not None:
@@ -146,7 +145,6 @@ class Chain:
 def oracle_chain(
     oracle: Oracle,
     faults: Faults,
-    about: Mapping[str, Any],
     executor: Executors | None = None,
 ) -> Iterator[Chain]:
     """Put around an oracle what was asked for; say how to go on if the run does not end.
@@ -155,8 +153,6 @@ def oracle_chain(
     ----------
     oracle : Oracle
     faults : Faults
-    about : mapping
-        What determines the run, by which its log is known.
     executor : executor, optional
         Where it is answered, if not here: the time limit is then a worker's.
     """
@@ -166,20 +162,18 @@ def oracle_chain(
         oracle = retrying = oracle.retrying(faults.retries + 1, timeout=limit)
     if faults.recheck:
         oracle = rechecking = oracle.rechecking(faults.recheck)
-    if faults.checkpoint is None:
+    if faults.cache is None:
         yield Chain(oracle, retrying, rechecking)
         return
-    with ExitStack() as stack:
-        stack.enter_context(_ended_by_request())
-        logged = stack.enter_context(oracle.logged(faults.checkpoint).running(about))
+    with _ended_by_request(), oracle.cached(faults.cache) as cached:
         kept = kept_in(faults)
         try:
-            yield Chain(logged, retrying, rechecking, logged)
+            yield Chain(cached, retrying, rechecking, cached)
         except KeyboardInterrupt as stop:
-            done = logged.num_replayed + logged.num_asked
+            done = cached.num_hits + cached.num_misses
             said = str(stop) or f"interrupted after {done:,} evaluations"
             raise KeyboardInterrupt(f"{said}{kept}") from None
-        except (CheckpointError, StructureError):
+        except (CacheError, StructureError):
             raise  # nothing to go on from
         except Exception:
             output.complain(f"ended{kept}")
@@ -188,9 +182,9 @@ def oracle_chain(
 
 def kept_in(faults: Faults) -> str:
     """Return, for the end of a sentence, where replies are and how to go on from them."""
-    if faults.checkpoint is None:
+    if faults.cache is None:
         return ""
-    return f"; replies are kept in {faults.checkpoint}: to go on, repeat the command"
+    return f"; replies are kept in {faults.cache}: to go on, repeat the command"
 
 
 @contextmanager

@@ -25,11 +25,10 @@ from counterprobe.oracles import Oracle, as_oracle
 from counterprobe.planning.free import nearness
 from counterprobe.run.events import Listener, OnEvent
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.run.run import Run
 from counterprobe.streams import Streams, versions
 
-__all__ = ["Mode", "discover", "discovery_record", "soft_structure"]
+__all__ = ["Mode", "discover", "soft_structure"]
 
 Mode = Literal["auto", "exact", "soft"]
 
@@ -57,8 +56,8 @@ def discover(
     Parameters
     ----------
     oracle : Oracle
-        ``oracle.logged("found.log")`` writes every reply down, so that the same call, made again
-        after an interruption, goes on where it was.
+        ``oracle.cached("replies.sqlite")`` stores every reply, so that the same call, made again
+        after an interruption, resumes where it was.
     streams : Streams, optional
         Only the decision seed matters; seed 0 by default.
     mode : {"auto", "exact", "soft"}
@@ -107,20 +106,17 @@ def discover(
     if mode == "auto" and isinstance(settings, CompressedSettings):
         mode = "exact"
     oracle = as_oracle(oracle)
-    record = discovery_record(
-        oracle, seeds, mode=mode, given=given, settings=settings, fallback=fallback, **soft
-    )
+    said = {"mode": mode, **(soft if settings is None else asdict(settings))}
 
     def new_run(hears: Listener) -> Run:
         return Run(oracle, given=given, on_event=hears)
 
-    with oracle.running(record.terms):
-        runs = DiscoveryRuns(on_event, new_run, seeds, record.settings)
-        try:
-            return _in_space(_discovered(runs, seeds, mode, settings, fallback, soft), oracle)
-        except Interrupted as stop:
-            found = _cut_short(runs, stop.found, settings, soft, seeds)
-            raise Interrupted(str(stop), _in_space(found, oracle)) from None
+    runs = DiscoveryRuns(on_event, new_run, seeds, said)
+    try:
+        return _in_space(_discovered(runs, seeds, mode, settings, fallback, soft), oracle)
+    except Interrupted as stop:
+        found = _cut_short(runs, stop.found, settings, soft, seeds)
+        raise Interrupted(str(stop), _in_space(found, oracle)) from None
 
 
 def _in_space(structure: Structure, oracle: Oracle) -> Structure:
@@ -130,33 +126,6 @@ def _in_space(structure: Structure, oracle: Oracle) -> Structure:
         return structure
     near = nearness(distances, structure.residual).astype(np.float32)
     return replace(structure, nearness=near)
-
-
-def discovery_record(
-    oracle: Oracle,
-    streams: Streams,
-    *,
-    mode: Mode = "auto",
-    given: ArrayLike | None = None,
-    settings: CompressedSettings | SoftSettings | None = None,
-    fallback: bool = False,
-    **soft: Any,
-) -> RunRecord:
-    """Return what determines a discovery, and so every question that it asks.
-
-    Parameters
-    ----------
-    oracle, streams, mode, given, settings, fallback, **soft
-        As in :func:`discover`.
-    """
-    return RunRecord(
-        sampler="discover",
-        settings={"mode": mode, **(soft if settings is None else asdict(settings))},
-        oracle=OracleIdentity.of(oracle),
-        streams=Streams(streams.decision_seed, 0),  # nothing is drawn
-        given=None if given is None else np.asarray(given),
-        more={"fallback": fallback},
-    )
 
 
 def _discovered(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -17,7 +16,7 @@ from counterprobe.infilling.carrying import Adopted, adopt
 from counterprobe.infilling.choosing import draw_chosen
 from counterprobe.infilling.costs import cost_watch
 from counterprobe.infilling.task import Task, make_task, recorder_for
-from counterprobe.infilling.terms import infill_record, rule_of
+from counterprobe.infilling.terms import rule_of
 from counterprobe.models import Template
 from counterprobe.models.template import Allowed
 from counterprobe.run.batches import SampleBatch
@@ -85,7 +84,7 @@ def infill(
     model
         A name that ``counterprobe models`` lists, the folder of a Hugging Face model or its name
         on the hub, a pair of such a model and its tokenizer, what ``models.load`` returns, or any
-        oracle, such as ``model.oracle(text).logged("run.log").retrying(3)``.
+        oracle, such as ``model.oracle(text).cached("replies.sqlite").retrying(3)``.
     template : str, Template or array_like of int, optional
         The text with masks, ``"EVQL[MASK][MASK]S"``; protein models also read ``X``. A model that
         knows its length masks everything without one. For an oracle: tokens, ``MASK`` elsewhere.
@@ -185,58 +184,47 @@ def infill(
         "at_once": at_once,
     }
     scores, measuring = None, Ledger(probes=task.num_measured)
-    record = partial(
-        infill_record,
-        task,
-        rule,
-        structure=structure,
-        temperature=temperature,
-        likelihood_orders=likelihood_orders,
-        trace_sequence=hears.sequence if trace is None else trace_sequence,
-        **terms,
-    )
-    with task.oracle.running(lambda: record().terms):
-        streams = task.streams(seed)
-        used = Adopted(rule)
-        # A finished text has no use for a structure.
-        if structure is not None and (task.given == MASK).any():
-            used = adopt(task, structure, rule, count=count, streams=streams, at_once=at_once)
-        with recorder_for(
-            trace, task, trace_bytes, trace_command, count, used.beside, trace_sequence
-        ) as recorder:
-            spelled = _spelled(hears, task, used.choice, bool(likelihood_orders))
-            how: dict[str, Any] = {
-                **terms,
-                "seed": streams,
-                "log_probs": True,
-                "on_event": tell_all(recorder, spelled),
-                "progress": progress,
-            }
-            if isinstance(rule, Auto):
-                drawn = draw_chosen(task, rule, **how)
-                choice = drawn.choice
-                if recorder and choice and drawn.results[trace_sequence].sampler != rule.name:
-                    spent = {"discovery and pricing": choice.ledger.evaluations}
-                    recorder.measured(choice.batch_kl, choice.batch_kl_se, spent)
-            else:
-                masked = int((task.given == MASK).sum())
-                watch = cost_watch(used.rule, masked, task.oracle.vocab_size, count)
-                how |= {"given": task.given, "temperature": task.temperature}
-                how |= {"on_event": tell_all(recorder, spelled, watch)}
-                drawn = sample(task.oracle, used.rule, **how)
-                if used.choice is not None:
-                    drawn = replace(drawn, choice=used.choice)
-                    if recorder:
-                        recorder.measured(used.choice.batch_kl, used.choice.batch_kl_se)
-        if likelihood_orders:
-            scored = log_likelihoods(
-                task.probed,
-                drawn.sequences,
-                given=drawn.given,
-                orders=likelihood_orders,
-                at_once=at_once,
-            )
-            scores, measuring = scored.values, measuring + scored.ledger
+    streams = task.streams(seed)
+    used = Adopted(rule)
+    # A finished text has no use for a structure.
+    if structure is not None and (task.given == MASK).any():
+        used = adopt(task, structure, rule, count=count, streams=streams, at_once=at_once)
+    with recorder_for(
+        trace, task, trace_bytes, trace_command, count, used.beside, trace_sequence
+    ) as recorder:
+        spelled = _spelled(hears, task, used.choice, bool(likelihood_orders))
+        how: dict[str, Any] = {
+            **terms,
+            "seed": streams,
+            "log_probs": True,
+            "on_event": tell_all(recorder, spelled),
+            "progress": progress,
+        }
+        if isinstance(rule, Auto):
+            drawn = draw_chosen(task, rule, **how)
+            choice = drawn.choice
+            if recorder and choice and drawn.results[trace_sequence].sampler != rule.name:
+                spent = {"discovery and pricing": choice.ledger.evaluations}
+                recorder.measured(choice.batch_kl, choice.batch_kl_se, spent)
+        else:
+            masked = int((task.given == MASK).sum())
+            watch = cost_watch(used.rule, masked, task.oracle.vocab_size, count)
+            how |= {"given": task.given, "temperature": task.temperature}
+            how |= {"on_event": tell_all(recorder, spelled, watch)}
+            drawn = sample(task.oracle, used.rule, **how)
+            if used.choice is not None:
+                drawn = replace(drawn, choice=used.choice)
+                if recorder:
+                    recorder.measured(used.choice.batch_kl, used.choice.batch_kl_se)
+    if likelihood_orders:
+        scored = log_likelihoods(
+            task.probed,
+            drawn.sequences,
+            given=drawn.given,
+            orders=likelihood_orders,
+            at_once=at_once,
+        )
+        scores, measuring = scored.values, measuring + scored.ledger
     drawn = replace(
         drawn,
         texts=task.texts(drawn.sequences),

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.digests import digest_of
 from counterprobe.models import MaskedModel, Template, load
+from counterprobe.models.repeatability import oracle_measured_once
 from counterprobe.models.template import Allowed
 from counterprobe.oracles import Oracle, OracleInfo, Query, Reply, as_oracle
 from counterprobe.states import MASK, all_masked, as_states
@@ -203,7 +204,7 @@ def make_task(
     left = temperature
     if temperature > 0:  # 0 is no law of a model: it is how tokens are drawn
         options, left = {"temperature": temperature, **options}, 1.0
-    oracle = known.oracle(template, **options)
+    oracle = oracle_measured_once(known, template, options)
     num_measured = int(getattr(oracle, "num_evaluated", 0))
     return Task(oracle, template.given, template, num_measured, left, known, native)
 

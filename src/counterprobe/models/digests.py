@@ -12,13 +12,12 @@ when somebody asks for it, and again when weights were changed in place since.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from counterprobe.digests import DIGEST_SIZE, digest_of
+from counterprobe.digests import digest_of
 from counterprobe.extras import load_extra
 from counterprobe.models.template import Template
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 else:
     torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
-__all__ = ["LastDigest", "rows_digest", "weights_digest"]
+__all__ = ["LastDigest", "rows_digest", "weights_digest", "weights_stamp"]
 
 
 def weights_digest(model: Any) -> bytes | None:
@@ -42,15 +41,17 @@ def weights_digest(model: Any) -> bytes | None:
     if not isinstance(model, torch.nn.Module):
         return None
     model = _unwrapped(model)
-    whole = hashlib.blake2b(type(model).__name__.encode(), digest_size=DIGEST_SIZE)
+    try:
+        return digest_of(type(model).__name__.encode(), _bits(model))
+    except (RuntimeError, TypeError):  # sparse, packed, without numbers or not yet made
+        return None
+
+
+def _bits(model: torch.nn.Module) -> Iterator[bytes | memoryview]:
+    """Give each tensor as bytes: NumPy does not have every type that weights come in."""
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        try:  # as bytes: NumPy does not have every type that weights come in
-            whole.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        except (RuntimeError, TypeError):  # sparse, packed, without numbers or not yet made
-            return None
-        whole.update(plain.data)
-    return whole.digest()
+        yield f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode()
+        yield tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 def rows_digest(model: Any, template: Template, *others: Any) -> str | None:
@@ -91,13 +92,13 @@ class LastDigest:
 
     def of(self, model: Any, make: Callable[[], str | None]) -> str | None:
         """Return the digest, made by ``make`` if weights may have changed."""
-        stamp = _stamp(model)
+        stamp = weights_stamp(model)
         if stamp is None or stamp != self._stamp:
             self._digest, self._stamp = make(), stamp
         return self._digest
 
 
-def _stamp(model: Any) -> list[tuple[int, int]] | None:
+def weights_stamp(model: Any) -> list[tuple[int, int]] | None:
     """Return which tensors a module has and how often each was written to; None if unknown."""
     if not isinstance(model, torch.nn.Module):
         return None

@@ -9,17 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import array_api_compat
 import numpy as np
 
 from counterprobe.arrays import StateArray
+from counterprobe.digests import digest_of
 from counterprobe.errors import OracleError
-from counterprobe.oracles import NUMERICAL_FLOOR, Readouts
+from counterprobe.oracles import NUMERICAL_FLOOR, Oracle, Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.states import MASK
 
-__all__ = ["Repeatability", "measure_repeatability"]
+__all__ = ["Repeatability", "measure_repeatability", "oracle_measured_once"]
+
+if TYPE_CHECKING:
+    from counterprobe.models.registry import MaskedModel
+    from counterprobe.models.template import Template
 
 Ask = Callable[[StateArray, Readouts], Rows]
 
@@ -111,6 +118,47 @@ def measure_repeatability(
     masses = together.masses
     epsilon = float(array_api_compat.array_namespace(masses).finfo(masses.dtype).eps)
     return Repeatability(gap, max(NUMERICAL_FLOOR, ROUNDINGS * epsilon, MARGIN * gap), asked)
+
+
+# By network: which weights they were measured with, and row errors by the shape of the input.
+_row_errors: WeakKeyDictionary[Any, tuple[Any, dict[Any, float]]] = WeakKeyDictionary()
+
+
+def oracle_measured_once(
+    model: MaskedModel, template: Template, options: dict[str, Any]
+) -> Oracle:
+    """Return the oracle of a template; its row error is measured once per network and shape.
+
+    A network whose weights were written to, moved or cast since is measured again.
+
+    Parameters
+    ----------
+    model : MaskedModel
+    template : Template
+    options : dict
+        As for ``model.oracle``; nothing is measured where a ``row_error`` is among them.
+    """
+    from counterprobe.models.digests import weights_stamp  # torch, when it is needed
+
+    network: Any = getattr(model, "decoder", model)
+    network = getattr(network, "network", getattr(network, "model", None))
+    stamp = weights_stamp(network)
+    if "row_error" in options or stamp is None:
+        return model.oracle(template, **options)
+    places = template.coordinates
+    shape = (
+        type(model), network.training, len(template.frame), template.length, template.vocab_size,
+        template.tied is None, None if places is None else digest_of(places),
+        repr(sorted(options.items())),
+    )  # fmt: skip
+    if network not in _row_errors or _row_errors[network][0] != stamp:
+        _row_errors[network] = stamp, {}
+    known = _row_errors[network][1]
+    if shape in known:
+        return model.oracle(template, **options, row_error=known[shape])
+    oracle = model.oracle(template, **options)
+    known[shape] = oracle.row_error
+    return oracle
 
 
 def _some_states(given: StateArray, vocab_size: int) -> StateArray:

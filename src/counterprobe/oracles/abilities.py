@@ -88,10 +88,9 @@ class HistoryQuery(Query):
     ranks: IntArray
     runs: Runs | None = None
 
-    @property
-    def beside(self) -> tuple[Any, ...]:
-        """What determines the reply beside states and readouts."""
-        return (self.ranks,)
+    def beside(self, which: int) -> tuple[Any, ...]:
+        """Return the ranks."""
+        return (self.ranks[which].astype("<i8"),)
 
     def put_to(self, oracle: Any) -> Reply:
         """Have runs followed, by an oracle that does."""
@@ -99,11 +98,8 @@ class HistoryQuery(Query):
             return Reply(oracle.rows(self.states, self.readouts))
         return Reply(oracle.follow(self))
 
-    def alone(self, which: int, rows: IntArray) -> Query:
-        """Return one state, with those of its rows, as another run would ask for them."""
-        readouts = Readouts.same(1, self.readouts.position[rows])
-        here = slice(which, which + 1)
-        return HistoryQuery(self.states[here].copy(), readouts, self.ranks[here].copy())
+    def _of(self, which: IntArray) -> dict[str, Any]:
+        return {"ranks": self.ranks[which], "runs": None}
 
 
 @runtime_checkable
@@ -191,9 +187,8 @@ class AttentionQuery(Query):
 
     layers: int
 
-    @property
-    def beside(self) -> tuple[Any, ...]:
-        """What determines the reply beside states and readouts."""
+    def beside(self, which: int) -> tuple[Any, ...]:
+        """Return the layers."""
         return (b"layers", str(self.layers).encode())
 
     def put_to(self, oracle: Any) -> Reply:

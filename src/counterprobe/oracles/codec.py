@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray
 from counterprobe.classes import TokenClasses
-from counterprobe.errors import CheckpointError
+from counterprobe.errors import CacheError
 from counterprobe.extras import load_extra
 from counterprobe.oracles.query import Reply
 from counterprobe.rows import ClassedRows, DenseRows, Rows
 from counterprobe.tempered import TemperedRows
 
-__all__ = ["decode_classes", "decode_reply", "encode_classes", "encode_reply", "pack", "unpack"]
+__all__ = ["decode_reply", "encode_reply", "pack", "unpack"]
 
 Arrays = dict[str, NDArray[Any]]
 HEAD = struct.Struct("<I")
@@ -65,42 +65,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], Arrays]:
             raise ValueError(f"{len(data)} bytes where {low} are named")
         return dict(head["meta"]), arrays
     except UNREADABLE as problem:
-        raise CheckpointError(
-            f"a record of the checkpoint cannot be read: {_line(problem)}"
-        ) from problem
-
-
-def encode_classes(classes: TokenClasses) -> bytes:
-    """Return token classes as bytes, derived arrays included: they come back to the last bit."""
-    return pack({}, {one.name: getattr(classes, one.name) for one in fields(classes)})
-
-
-def decode_classes(data: bytes) -> TokenClasses:
-    """Return token classes from their bytes."""
-    _, arrays = unpack(data)
-    names = {one.name for one in fields(TokenClasses)}
-    if set(arrays) != names:
-        raise CheckpointError(f"token classes of the checkpoint must have {', '.join(names)}")
-    # Compiled code follows these indices without looking: they must be what classes build.
-    try:
-        built = TokenClasses.build(
-            len(arrays["kind"]),
-            arrays["token_class"],
-            within=arrays["within"],
-            kind=arrays["kind"],
-        )
-    except (ValueError, TypeError, OverflowError) as problem:
-        raise CheckpointError(
-            f"token classes of the checkpoint are none: {_line(problem)}"
-        ) from problem
-    for name, array in arrays.items():
-        wanted = getattr(built, name)
-        is_close = np.allclose if wanted.dtype.kind == "f" else np.array_equal
-        if array.shape != wanted.shape or array.dtype != wanted.dtype:
-            raise CheckpointError(f"token classes of the checkpoint have no such {name}")
-        if not is_close(array, wanted):
-            raise CheckpointError(f"token classes of the checkpoint contradict their {name}")
-    return TokenClasses(**arrays)
+        raise CacheError(f"a record of the cache cannot be read: {_line(problem)}") from problem
 
 
 def encode_reply(
@@ -170,7 +135,7 @@ def decode_reply(
 
     Raises
     ------
-    CheckpointError
+    CacheError
         If it is no reply, or not one row per position.
     """
     try:
@@ -187,15 +152,12 @@ def decode_reply(
         if not (isinstance(temperature, float) and 0 < temperature < math.inf):
             raise ValueError(f"no rows have temperature {temperature!r}")
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as problem:
-        raise CheckpointError(
-            f"a reply of the checkpoint cannot be read: {_line(problem)}"
-        ) from problem
+        raise CacheError(f"a reply of the cache cannot be read: {_line(problem)}") from problem
     width = rows.classes.num_classes if isinstance(rows, ClassedRows) else None
     shape, positions = tuple(masses.shape), getattr(rows, "positions", positions)
     if len(shape) != 2 or shape[0] != len(positions) or width not in (None, shape[1]):
-        raise CheckpointError(
-            f"a reply of the checkpoint has shape {shape} where {len(positions)} rows are asked "
-            "for"
+        raise CacheError(
+            f"a reply of the cache has shape {shape} where {len(positions)} rows are asked for"
         )
     if temperature != 1:
         rows = TemperedRows.of(rows, temperature)
@@ -237,14 +199,14 @@ def _dense_kind(name: str) -> type[DenseRows]:
         is_current = getattr(sys.modules.get(kind.__module__), name, None) is kind
         if kind.__name__ == name and is_current and _is_only_dense(kind):
             return kind
-    raise CheckpointError(
-        f"the checkpoint holds rows of kind {name!r}, which this oracle does not give; resume "
+    raise CacheError(
+        f"the cache holds rows of kind {name!r}, which this oracle does not give; resume "
         "with the oracle that it was written for"
     )
 
 
 def _torch() -> Any:
-    return load_extra("torch", "torch", "a checkpoint of a torch model", package="PyTorch")
+    return load_extra("torch", "torch", "a cache of a torch model", package="PyTorch")
 
 
 def _torch_bits(tensor: Any) -> NDArray[Any]:

@@ -9,16 +9,14 @@ whatever else is asked beside it, and readouts are masked.
 Samplers never ask an oracle themselves; they go through :class:`counterprobe.run.Run`, which
 counts. To plug in a model, wrap a function in :class:`CallableOracle`; whatever has ``rows(states,
 readouts)`` and its sizes serves too (:func:`as_oracle`). What only changes how an answer comes
-about is composed around an oracle: ``oracle.logged("run.log").retrying(3)``.
+about is composed around an oracle: ``oracle.cached("replies.sqlite").retrying(3)``.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, StateArray
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     import os
 
     from counterprobe.executors import Executors
-    from counterprobe.oracles.log import Log
+    from counterprobe.oracles.cache import Cache
     from counterprobe.oracles.rechecking import Rechecking
     from counterprobe.oracles.retry import Retry
     from counterprobe.oracles.sharding import Sharded
@@ -52,7 +50,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-About = Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
 
 # An exact oracle still rounds: below this a difference between two rows means nothing.
 NUMERICAL_FLOOR = 1e-12
@@ -118,7 +115,7 @@ class Oracle(ABC):
     def digest(self) -> str | None:
         """What tells it from others of its name and size; None where it cannot say.
 
-        A checkpoint or a structure of another one is then refused before anything is asked. Apart
+        A cache or a structure of another one is then refused before anything is asked. Apart
         from ``info``, since a network's takes a while.
         """
         return None
@@ -141,17 +138,6 @@ class Oracle(ABC):
             One of :mod:`counterprobe.oracles.abilities`.
         """
         return self if isinstance(self, kind) else None
-
-    @contextmanager
-    def running(self, about: About = None) -> Iterator[Self]:
-        """Be told of a run: what determines it, when it begins and when it is over.
-
-        Parameters
-        ----------
-        about : mapping, or callable that returns one, optional
-            What determines the run, by name.
-        """
-        yield self
 
     # ----- Conveniences --------------------------------------------------------------------
 
@@ -209,11 +195,11 @@ class Oracle(ABC):
 
         return Retry(self, attempts, **options)
 
-    def logged(self, path: str | os.PathLike[str], **options: Any) -> Log:
-        """Log every reply in a file, from which a run that was interrupted goes on."""
-        from counterprobe.oracles.log import Log
+    def cached(self, path: str | os.PathLike[str], **options: Any) -> Cache:
+        """Look up replies in a file, and store them there: a run that is made again resumes."""
+        from counterprobe.oracles.cache import Cache
 
-        return Log(self, path, **options)
+        return Cache(self, path, **options)
 
     def rechecking(self, share: float) -> Rechecking:
         """Ask a second time for a share of the states, to find out whether rows are frozen."""
@@ -315,12 +301,6 @@ class Wrapper(Oracle):
         """Hand a query on."""
         return self.inner.ask(query)
 
-    @contextmanager
-    def running(self, about: About = None) -> Iterator[Self]:
-        """Tell the inner oracle of a run."""
-        with self.inner.running(about):
-            yield self
-
     def __getattr__(self, name: str) -> Any:
         """Pass on whatever else the inner oracle has, such as a template."""
         if name.startswith("_") or name == "inner":
@@ -390,10 +370,6 @@ class _RowsOnly(Wrapper):
 
     def ask(self, query: Query) -> Reply:
         return Reply(self.inner.rows(query.states, query.readouts))
-
-    @contextmanager
-    def running(self, about: About = None) -> Iterator[Self]:
-        yield self
 
 
 def as_oracle(oracle: object) -> Oracle:

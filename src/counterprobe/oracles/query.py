@@ -9,7 +9,7 @@ what follows runs, is in ``abilities.py``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,10 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.compiled import kernel
-from counterprobe.digests import digest_of
 from counterprobe.rows import Rows
 from counterprobe.states import MASK
 
 __all__ = ["Query", "Readouts", "Reply"]
-
-# Rows of an example, at most: a state may have very many, and few tell oracles apart.
-MOST_EXAMPLE_ROWS = 64
 
 
 def _flat_integers(name: str, values: ArrayLike) -> IntArray:
@@ -137,38 +133,27 @@ class Query:
     states: StateArray
     readouts: Readouts
 
-    @property
-    def digest(self) -> bytes:
-        """Sixteen bytes that determine its rows, and so tell it from other queries."""
-        asked = self.readouts.state_index, self.readouts.position
-        return digest_of(self.states, asked, *self.beside)
-
-    @property
-    def beside(self) -> tuple[Any, ...]:
-        """What determines the reply beside states and readouts."""
+    def beside(self, which: int) -> tuple[Any, ...]:
+        """Return what determines the reply to one of the states beside it and its readouts."""
         return ()
 
     def put_to(self, oracle: Any) -> Reply:
         """Ask an oracle that has a method for queries of this kind."""
         return Reply(oracle.rows(self.states, self.readouts))
 
-    def alone(self, which: int, rows: IntArray) -> Query:
-        """Return one state, with those of its rows, as somebody else would ask for them."""
-        readouts = Readouts.same(1, self.readouts.position[rows])
-        return Query(self.states[which : which + 1].copy(), readouts)
+    def part(self, which: IntArray) -> Query:
+        """Return some of the states, in order, as somebody else would ask for them."""
+        mine = np.isin(self.readouts.state_index, which)
+        if self.readouts.shared is not None:
+            readouts = Readouts.same(len(which), self.readouts.shared)
+        else:
+            index = np.searchsorted(which, self.readouts.state_index[mine])
+            readouts = Readouts.pairs(index, self.readouts.position[mine])
+        return replace(self, states=self.states[which], readouts=readouts, **self._of(which))
 
-    def example(self) -> Query:
-        """Return the first state that is read alone, with a few of its rows.
-
-        The reply holds the rows ``example_rows`` of the whole reply.
-        """
-        return self.alone(int(self.readouts.state_index[0]), self.example_rows)
-
-    @property
-    def example_rows(self) -> IntArray:
-        """Which rows of the whole reply are those of :meth:`example`."""
-        first = self.readouts.state_index[0]
-        return np.flatnonzero(self.readouts.state_index == first)[:MOST_EXAMPLE_ROWS]
+    def _of(self, which: IntArray) -> dict[str, Any]:
+        """Return what else a query of some of the states has."""
+        return {}
 
 
 # ----- What comes back ----------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterprobe.errors import OracleError
-from counterprobe.oracles.abilities import join
+from counterprobe.oracles.abilities import AttentionQuery, join
 from counterprobe.oracles.checks import check_rows, own_rows
 from counterprobe.oracles.oracle import NUMERICAL_FLOOR, Oracle, Wrapper
 from counterprobe.oracles.query import Query, Reply
@@ -92,7 +92,10 @@ class Rechecking(Wrapper):
         again = []
         for k in chosen[::-1].tolist():
             mine = np.flatnonzero(query.readouts.state_index == k)
-            again.append(_Once(int(numbers[k]), query.alone(k, mine), reply.rows.take(mine)))
+            one = query.part(np.array([k]))
+            if isinstance(one, AttentionQuery):
+                one = Query(one.states, one.readouts)
+            again.append(_Once(int(numbers[k]), one, reply.rows.take(mine)))
         self._first = self._first or again[-1]
         if again[-1] is not self._first:
             again.append(self._first)

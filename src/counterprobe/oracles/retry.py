@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from counterprobe.arguments import whole_number
-from counterprobe.errors import CheckpointError, OracleError
+from counterprobe.errors import CacheError, OracleError
 from counterprobe.oracles.oracle import Oracle, OracleInfo, Wrapper
 from counterprobe.oracles.query import Query, Reply
 
@@ -132,10 +132,7 @@ class Retry(Wrapper):
         while True:
             try:
                 return attempt()
-            except (
-                OracleError,
-                CheckpointError,
-            ):  # a broken contract, or no failure
+            except (OracleError, CacheError):  # a broken contract, or no failure
                 raise
             except Exception as problem:
                 self._failed(query, call, number, problem)

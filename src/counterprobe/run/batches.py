@@ -131,9 +131,10 @@ class SampleBatch(Shown):
 
     @property
     def tokens_per_forward(self) -> float:
-        """Positions committed for each state submitted, discovery included; NaN for nothing."""
+        """Positions committed per state sent, also to discover and to measure; NaN for nothing."""
         committed = int(((self.given == MASK) & (self.sequences != MASK)).sum())
-        return committed / self.ledger.evaluations if self.ledger.evaluations else math.nan
+        sent = self.ledger.evaluations + self.measuring.evaluations
+        return committed / sent if sent else math.nan
 
     @property
     def log_probs(self) -> FloatArray | None:

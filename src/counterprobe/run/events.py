@@ -20,7 +20,6 @@ from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.ledger import Ledger, Need
-from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
 
@@ -48,16 +47,29 @@ class Opened:
     Attributes
     ----------
     sequence : int
-    record : RunRecord
-        What determines it, with its context.
+    sampler : str
+    settings : mapping
+    streams : Streams
+    oracle, length, vocab_size
+        Of the oracle, its name and sizes.
     row_error : float
+    given : ndarray of int, shape (N,)
+        Context, ``MASK`` elsewhere.
+    temperature : float
     task : {"sample", "discover"}
         Whether a sequence is drawn, or only what depends on what is looked for.
     """
 
     sequence: int
-    record: RunRecord
+    sampler: str
+    settings: Mapping[str, Any]
+    streams: Streams
+    oracle: str
+    length: int
+    vocab_size: int
     row_error: float
+    given: StateArray
+    temperature: float
     task: Literal["sample", "discover"] = "sample"
 
     @classmethod
@@ -70,16 +82,19 @@ class Opened:
         task: Literal["sample", "discover"] = "sample",
     ) -> Opened:
         """Describe a run that is about to begin."""
-        record = RunRecord(
-            sampler=sampler,
-            settings=settings,
-            oracle=OracleIdentity(run.oracle_name, run.length, run.vocab_size, run.oracle_content),
-            streams=streams,
-            given=run.state,
-            temperature=run.temperature,
-            allowed=run.allowed,
+        return cls(
+            run.sequence,
+            sampler,
+            settings,
+            streams,
+            run.oracle_name,
+            run.length,
+            run.vocab_size,
+            run.row_error,
+            run.state,
+            run.temperature,
+            task,
         )
-        return cls(run.sequence, record, run.row_error, task)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
-from counterprobe.run.record import canonical
+from counterprobe.plain import canonical
 from counterprobe.samplers import build_sampler
 from counterprobe.study.config import StudyConfig
 from counterprobe.study.screening import (

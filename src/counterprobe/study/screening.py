@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from counterprobe.run.record import canonical
+from counterprobe.plain import canonical
 from counterprobe.samplers import Packed, Sampler
 
 __all__ = [

@@ -22,7 +22,7 @@ from typing import Any
 
 from counterprobe.errors import CounterprobeError
 from counterprobe.files import special_kind
-from counterprobe.run.record import canonical
+from counterprobe.plain import canonical
 from counterprobe.streams import versions
 from counterprobe.study.config import StudyConfig, config_from_dict
 

@@ -63,30 +63,29 @@ class About:
 
     def header(self, opening: Opened) -> dict[str, Any]:
         """Return the header of a trace."""
-        record = opening.record
-        oracle, given = record.oracle, record.given
+        given = opening.given
         return {
             "library": __version__,
-            "title": self.title or f"{record.sampler} on {oracle.name}",
+            "title": self.title or f"{opening.sampler} on {opening.oracle}",
             "task": opening.task,
-            "sampler": record.sampler,
-            "settings": plain(record.settings, most_items=MOST_ITEMS),
-            "oracle": oracle.name,
+            "sampler": opening.sampler,
+            "settings": plain(opening.settings, most_items=MOST_ITEMS),
+            "oracle": opening.oracle,
             "family": self.family,
             "model": self.model,
-            "length": oracle.length,
-            "vocab_size": oracle.vocab_size,
+            "length": opening.length,
+            "vocab_size": opening.vocab_size,
             "row_error": plain(float(opening.row_error)),
             "seeds": {
-                "decision": _exact(record.streams.decision_seed),
-                "commit": _exact(record.streams.commit_seed),
+                "decision": _exact(opening.streams.decision_seed),
+                "commit": _exact(opening.streams.commit_seed),
             },
             "sequence": opening.sequence,
             "count": self.count,
-            "temperature": record.temperature,
-            "given": None if given is None or (given == MASK).all() else pack(given),
-            "tokens": self._names("tokens", oracle.vocab_size),
-            "positions": self._names("positions", oracle.length),
+            "temperature": opening.temperature,
+            "given": None if (given == MASK).all() else pack(given),
+            "tokens": self._names("tokens", opening.vocab_size),
+            "positions": self._names("positions", opening.length),
             "stretches": None if self.stretches is None else [list(one) for one in self.stretches],
             "true_edges": self._array("true_edges", 2),
             "coordinates": self._array("coordinates", 3),

@@ -35,7 +35,7 @@ from counterprobe.run.events import (
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.results import SampleResult
 from counterprobe.run.transcript import Event, Note
-from counterprobe.states import MASK, all_masked
+from counterprobe.states import MASK
 from counterprobe.trace.about import About
 from counterprobe.trace.arrays import pack
 from counterprobe.trace.document import (
@@ -155,10 +155,9 @@ class Recorder:
             raise ValueError("a Recorder follows one run; make a new one for another")
         header = first_line(self._about.header(opening))
         self._row_error = opening.row_error
-        given, self._vocab_size = opening.record.given, opening.record.oracle.vocab_size
-        length = opening.record.oracle.length
-        self._history = all_masked(length) if given is None else given.astype(np.int32)
-        self._notes = NoteEvents(length)
+        self._vocab_size = opening.vocab_size
+        self._history = opening.given.astype(np.int32)
+        self._notes = NoteEvents(opening.length)
         self._file = GrowingFile(self._path)
         self._file.write(header)
 
