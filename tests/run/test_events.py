@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.run import Finished, Listener, Progress, Step, View, events, tell_all
-from counterprobe.run.door import Door
+from counterprobe.run import Finished, Listener, Progress, Step, events, tell_all
 from counterprobe.run.events import Announced, Charged, Closed, Drew, Noted, Opened, Replied
-from counterprobe.run.history import History
 from counterprobe.run.record import OracleIdentity
 from counterprobe.run.transcript import Event
 
@@ -134,9 +132,9 @@ def test_what_was_shared_is_heard_as_it_was_charged(forest_law):
     hearing = Hearing()
     source = cp.run.Run(forest_law.oracle(), keep_notes=True)
     source.do(cp.run.Preprocess())
-    source.view.note("found", edges=np.empty((0, 2)))
+    source.note("found", edges=np.empty((0, 2)))
     taker = cp.run.Run(forest_law.oracle(), on_event=hearing)
-    taker._door.adopt(source.transcript.entries)
+    taker.adopt(source.transcript.entries)
     assert hearing.heard == ["preprocess", "noted found"]
     assert hearing.ledgers == [source.ledger]
 
@@ -149,11 +147,10 @@ NOWHERE, NO_PRINTS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
 def test_details_are_told_of_one_sequence_and_only_notes_are_kept(law, keep_notes, sequence):
     heard: list[Any] = []
     listener = Listener(heard.append, (), sequence)
-    door = Door(law.oracle(), keep_notes=keep_notes, on_event=listener, sequence=1)
+    door = cp.run.Run(law.oracle(), keep_notes=keep_notes, on_event=listener, sequence=1)
     event = Event("probe", 1, 1, NOWHERE, NO_PRINTS)
     door.note("found", edges=2)
-    history = History(law.length, law.vocab_size, None)
-    View(law.oracle(), history, door=door).detail("seen", tokens=3)
+    door.detail("seen", tokens=3)
     door.record(event)
     kept = ["found"] if keep_notes or sequence == 1 else []
     assert [note.name for note in door.transcript.notes] == kept

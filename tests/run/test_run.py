@@ -459,7 +459,7 @@ def test_a_run_repeats_what_its_oracle_declares_and_its_own_terms():
     run = cp.run.Run(oracle, allowed=allowed, temperature=0.5, sequence=7)
     assert (run.length, run.vocab_size, run.row_error) == (3, 2, 0.25)
     assert run.row_radii == RowRadii(0.25, 0.125, 0.5)
-    assert (run.oracle_name, run.oracle_content, run.offers_attention) == ("declared", None, False)
+    assert (run.oracle_name, run.oracle.digest, run.offers_attention) == ("declared", None, False)
     assert (run.allowed, run.temperature, run.sequence) == (allowed, 0.5, 7)
     assert run.used is Need.NONE
     for sequence, said in ((-1, "at least 0, got -1"), (1.5, r"a whole number, got 1\.5")):

@@ -7,7 +7,6 @@ import counterprobe as cp
 from counterprobe import Query, testing
 from counterprobe.errors import BudgetExceeded
 from counterprobe.oracles import FollowsRuns, KeptWork
-from counterprobe.run.door import Door
 from counterprobe.run.drawing import Scores
 from counterprobe.run.driver import drive
 from counterprobe.run.together import Together
@@ -36,12 +35,10 @@ class Portion:
             self.states[:] = given
         self.log_probs = np.full(self.states.shape, np.nan)
         uniforms = commit_uniforms(STREAMS, length, np.arange(len(group_of)))
-        self.door = Door(oracle)
+        self.door = cp.run.Run(oracle, temperature=temperature, scores=Scores(self.log_probs))
         self.run = Together(
-            self.door, self.states, plans, np.array(group_of), uniforms,
-            temperature=temperature, scores=Scores(self.log_probs),
-            max_evaluations=max_evaluations,
-        )  # fmt: skip
+            self.door, self.states, plans, np.array(group_of), uniforms, max_evaluations
+        )
 
     def follow(self, **options):
         drive(self.door.oracle, self.run.follow(**options))

@@ -58,7 +58,7 @@ def test_replicas_must_answer_what_is_charged():
 
     def run(oracle, watch):
         result = cp.samplers.Sequential()(cp.run.Run(oracle), cp.Streams(1, 2))
-        return result.tokens, result.ledger.charge(commits=1)
+        return result.tokens, result.ledger + cp.Ledger(commits=1)
 
     with pytest.raises(soak.Broken, match="charged 6, answered 5"):
         soak_killed.on_engine(InProcess(), law.oracle, run, None)
@@ -92,8 +92,8 @@ def test_what_is_not_conserved_is_broken():
     masked[2] = cp.MASK
     ledger = result.ledger
     cases = {
-        "charged 4, answered 5": replace(result, ledger=ledger.charge(commits=-1)),
-        "rows read": replace(result, ledger=ledger.charge(rows_read=1)),
+        "charged 4, answered 5": replace(result, ledger=ledger + cp.Ledger(commits=-1)),
+        "rows read": replace(result, ledger=ledger + cp.Ledger(rows_read=1)),
         "5 positions committed, 4 stand, 0 taken back": replace(result, state=masked),
         "5 positions committed, 5 stand, 1 taken back": replace(result, undone=1),
     }

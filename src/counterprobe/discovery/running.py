@@ -57,7 +57,7 @@ class DiscoveryRuns:
         why : str
             A sentence for people.
         """
-        self.run.view.note("message", text=why)
+        self.run.note("message", text=why)
         self.spent = spent = self.ledger
         self.run = self._new_run(
             self._hears.changing(Charged, lambda told: replace(told, ledger=spent + told.ledger))

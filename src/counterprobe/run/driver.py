@@ -70,18 +70,15 @@ class Shared:
         self._known: OrderedDict[Hashable, SharedResult] = OrderedDict()
         self._most = most
 
-    def find(self, key: Hashable) -> SharedResult | None:
-        """Return what was computed under a key, or is being computed."""
-        if key in self._known:
-            self._known.move_to_end(key)
-        return self._known.get(key)
-
-    def add(self, key: Hashable) -> SharedResult:
-        """Make room for a result that is about to be computed."""
-        self._known[key] = result = SharedResult()
+    def find(self, key: Hashable) -> tuple[SharedResult, bool]:
+        """Return what is kept under a key, and whether it is still to be computed."""
+        result = self._known.get(key)
+        is_new = result is None
+        self._known[key] = result = result or SharedResult()
+        self._known.move_to_end(key)
         if self._most is not None and len(self._known) > self._most:
             self._known.popitem(last=False)
-        return result
+        return result, is_new
 
 
 @dataclass(slots=True, eq=False)

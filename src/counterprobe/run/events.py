@@ -73,7 +73,7 @@ class Opened:
         record = RunRecord(
             sampler=sampler,
             settings=settings,
-            oracle=OracleIdentity(run.oracle_name, run.length, run.vocab_size, run.oracle_content),
+            oracle=OracleIdentity(run.oracle_name, run.length, run.vocab_size, run.oracle.digest),
             streams=streams,
             given=run.state,
             temperature=run.temperature,

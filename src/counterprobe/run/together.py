@@ -18,15 +18,15 @@ from numpy.typing import ArrayLike
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracles import Drawing, DrawsPlans, Readouts
 from counterprobe.oracles.checks import check_drawn
-from counterprobe.run.door import Door
-from counterprobe.run.drawing import Scores, draw_tokens
+from counterprobe.run.drawing import draw_tokens
 from counterprobe.run.driver import Asking
-from counterprobe.run.history import Histories
-from counterprobe.run.ledger import Ledger, Need, check_budget
+from counterprobe.run.history import Histories, History
+from counterprobe.run.ledger import Need, check_budget
 from counterprobe.run.results import SampleResult, StopReason
+from counterprobe.run.run import Run
 from counterprobe.run.transcript import Event, Transcript
-from counterprobe.states import MASK, check_batch, fingerprint, fingerprint_change
-from counterprobe.streams import Streams, versions
+from counterprobe.states import MASK, check_batch
+from counterprobe.streams import Streams
 
 __all__ = ["FixedBatches", "FixedResults", "Together"]
 
@@ -46,8 +46,8 @@ class Together:
 
     Parameters
     ----------
-    door : Door
-        Asks, checks and charges.
+    run : Run
+        Asks, checks and charges; its temperature and scores are those of all sequences.
     states : ndarray of int, shape (count, N)
         Context, ``MASK`` elsewhere; tokens are written here. Sequences of one group mask the same
         positions.
@@ -57,9 +57,6 @@ class Together:
         Increasing.
     uniforms : ndarray of float, shape (count, N)
         The commit noise of every position.
-    temperature : float
-    scores : Scores, optional
-        Keeps how probable drawn tokens were.
     max_evaluations : int, optional
         Of each sequence.
 
@@ -71,19 +68,15 @@ class Together:
 
     def __init__(
         self,
-        door: Door,
+        run: Run,
         states: StateArray,
         plans: Sequence[Sequence[ArrayLike]],
         group_of: IntArray,
         uniforms: FloatArray,
-        *,
-        temperature: float = 1.0,
-        scores: Scores | None = None,
         max_evaluations: int | None = None,
     ) -> None:
-        self._door, self._most = door, max_evaluations
-        self._uniforms, self._temperature, self._scores = uniforms, temperature, scores
-        self._states, self._group_of = states, group_of
+        self._run, self._most = run, max_evaluations
+        self._states, self._group_of, self._uniforms = states, group_of, uniforms
         self._members = np.split(np.arange(len(states)), np.flatnonzero(np.diff(group_of)) + 1)
         self._plans = [
             _checked(plan, states[members[0]])
@@ -113,22 +106,23 @@ class Together:
         BudgetExceeded
             Before a round that would pass ``max_evaluations``.
         """
-        if at_once and self._can_be_drawn:
-            self._draw_plans()
+        drawer = self._drawer if at_once else None
+        if drawer is not None:
+            self._draw_plans(drawer)
             if moved is not None:
                 moved(np.arange(len(self._states)))
             return
-        histories = Histories(self._states)
+        run, histories = self._run, Histories(self._states)
         for _ in range(self.num_rounds):
             sequences, readouts = self._readouts(self.rounds)
             check_budget(self._most, self.rounds + 1)
-            with self._door.stage("probe") as stage:
+            with run.stage("probe") as stage:
                 query = histories.query(sequences, readouts)
                 # Fingerprints are those of single sequences, and made with their results.
                 reply = yield from stage.ask(query, _unsaid(len(sequences)))
                 where = sequences[readouts.state_index], readouts.position
                 self._states[where] = draw_tokens(
-                    reply.rows, self._uniforms[where], self._temperature, self._scores, where
+                    reply.rows, self._uniforms[where], run.temperature, run.scores, where
                 )
                 histories.commit(*where, self.rounds)
                 stage.commit(NOWHERE)
@@ -156,35 +150,34 @@ class Together:
     # ----- By an oracle that draws -----------------------------------------------------------
 
     @property
-    def _can_be_drawn(self) -> bool:
-        """Whether the oracle can draw all rounds, with nothing to be done between them."""
+    def _drawer(self) -> DrawsPlans | None:
+        """What can draw all rounds, where nothing is to be done between them."""
         is_over = self._most is not None and self.num_rounds > self._most
-        has_drawer = self._door.oracle.ability(DrawsPlans) is not None
-        return has_drawer and not is_over and self.num_rounds > 0 and self._temperature > 0
+        if is_over or self.num_rounds == 0 or self._run.temperature == 0:
+            return None
+        return self._run.oracle.ability(DrawsPlans)
 
-    def _draw_plans(self) -> None:
+    def _draw_plans(self, drawer: DrawsPlans) -> None:
         """Have the oracle draw all rounds, and charge them as if they were made one by one."""
-        door, states = self._door, self._states
-        drawer = door.oracle.ability(DrawsPlans)
-        assert drawer is not None
+        run, states = self._run, self._states
         round_of = np.full((len(self._plans), states.shape[1]), -1, dtype=np.int64)
         for group, plan in enumerate(self._plans):
             for number, batch in enumerate(plan):
                 round_of[group, batch] = number
         mine = round_of[self._group_of]
-        drawing = Drawing(mine, self._uniforms, self._temperature)
+        drawing = Drawing(mine, self._uniforms, run.temperature)
         drawn = drawer.draw(states, drawing)
-        drawn = check_drawn(drawn, drawing, door.vocab_size, door.check.name)
+        drawn = check_drawn(drawn, drawing, run.vocab_size, run.oracle_name)
         is_drawn = mine >= 0
         states[is_drawn] = drawn.tokens[is_drawn]
-        if self._scores is not None:
-            self._scores.keep(..., drawn.log_probs, drawn.scores)
+        if run.scores is not None:
+            run.scores.keep(..., drawn.log_probs, drawn.scores)
         sizes = np.array([len(members) for members in self._members])
         for number in range(self.num_rounds):
             widths = np.array([len(p[number]) if number < len(p) else 0 for p in self._plans])
             moving = int(sizes[widths > 0].sum())
-            with door.stage("probe") as stage:
-                stage.count_drawn(moving, int(sizes @ widths), _unsaid(moving))
+            with run.stage("probe") as stage:
+                stage.count(moving, int(sizes @ widths), _unsaid(moving))
                 stage.commit(NOWHERE)
         self.rounds = self.num_rounds
 
@@ -232,6 +225,8 @@ class FixedResults(Sequence[SampleResult]):
         Of each group.
     rounds : ndarray of int, shape (count,)
         Rounds that each sequence made at most.
+    common : dict
+        What all of them have in common: sampler, settings, oracle, temperature, seconds, versions.
     reason : str or None
         Why some of them stopped early.
     first : int
@@ -244,11 +239,7 @@ class FixedResults(Sequence[SampleResult]):
     fixed: Sequence[FixedBatches]
     streams: Sequence[Streams]
     rounds: IntArray
-    sampler: str
-    settings: dict[str, Any]
-    oracle_name: str
-    seconds: float
-    temperature: float
+    common: dict[str, Any]
     reason: str | None = None
     first: int = 0
 
@@ -268,41 +259,25 @@ class FixedResults(Sequence[SampleResult]):
             return [self[k] for k in range(len(self))[index]]
         k = range(len(self))[index]
         state, group = self.states[k], self.group_of[k]
-        batches = [np.asarray(b) for b in self.fixed[group].batches[: self.rounds[k]]]
-        round_of = np.where(self.given[k] == MASK, -2, -1).astype(np.int64)
-        now = self.given[k].copy()
-        print_of: Any = fingerprint(now)
-        events: list[Any] = []
-        for number, batch in enumerate(batches):
-            events.append(Event("commit", 1, len(batch), batch, print_of))
-            round_of[batch] = number
-            change = fingerprint_change(batch, now[batch], state[batch], len(state))
-            with np.errstate(over="ignore"):
-                print_of = print_of + change
+        history, transcript = History(self.given[k].copy()), Transcript()
+        for number, batch in enumerate(self.fixed[group].batches[: self.rounds[k]]):
+            positions, prints = np.asarray(batch), np.array([history.fingerprint])
+            transcript.entries.append(Event("commit", 1, len(positions), positions, prints))
+            history.advance(positions, state[positions], number)
         is_complete = bool((state != MASK).all())
         stop = StopReason.COMPLETED if is_complete else StopReason.BUDGET_SPENT
         return SampleResult(
             tokens=state.astype(np.int64) if is_complete else None,
             state=state,
-            ledger=Ledger(
-                commits=len(batches),
-                stages=len(batches),
-                rows_read=sum(map(len, batches)),
-                widest_stage=min(1, len(batches)),
-            ),
+            ledger=transcript.replay(),
             used=Need.NONE,
             stop=stop,
             reason=stop.value if is_complete or self.reason is None else self.reason,
             given=self.given[k],
-            round_of_position=round_of,
-            sampler=self.sampler,
-            settings=self.settings,
+            round_of_position=history.round_of,
             diagnostics=self.fixed[group].diagnostics,
             streams=self.streams[group],
-            oracle_name=self.oracle_name,
-            seconds=self.seconds,
-            versions=versions(),
-            transcript=Transcript(entries=events),
+            transcript=transcript,
             sequence=self.first + k,
-            temperature=self.temperature,
+            **self.common,
         )

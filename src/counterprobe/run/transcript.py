@@ -11,14 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.run.ledger import Ledger
 
 __all__ = ["Event", "Note", "Operation", "Transcript", "Whole"]
 
 Operation = Literal["preprocess", "probe", "commit", "remask"]
-
-# A theory-mode screen has up to 10^8 states: past this many in one stage, fingerprints are summed.
-MAX_FINGERPRINTS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +55,13 @@ class Event:
     def charge(self, ledger: Ledger) -> Ledger:
         """Return a ledger after this stage."""
         count, promoted = self.evaluations, int(self.promoted)
-        return ledger.charge(
+        return ledger + Ledger(
             preprocessing=count if self.operation == "preprocess" else 0,
             probes=(count if self.operation == "probe" else 0) - promoted,
             commits=(count if self.operation == "commit" else 0) + promoted,
             stages=1 if count else 0,
             rows_read=self.rows_read,
-            stage_width=count,
+            widest_stage=count,
             selected_commits=int(self.selected),
         )
 
@@ -102,6 +100,29 @@ class Transcript:
     def notes(self) -> list[Note]:
         """The notes alone."""
         return [entry for entry in self.entries if isinstance(entry, Note)]
+
+    def promote(
+        self, fingerprint: np.uint64, positions: IntArray, *, selected: bool = False
+    ) -> Event:
+        """Return the commit that the probe of a state becomes; refuse if there was none."""
+        if not self._has_open_probe(fingerprint):
+            raise ValueError(
+                "the current state was not probed, or a commit was made from that probe already; "
+                "read it first: yield Read(), or Probe(view.state, positions) to verify values"
+            )
+        prints = np.array([fingerprint])
+        return Event("commit", 0, 0, positions, prints, selected=selected, promoted=True)
+
+    def _has_open_probe(self, fingerprint: np.uint64) -> bool:
+        """Whether a state was probed and has not become a commit since."""
+        for event in reversed(self.entries):
+            if not isinstance(event, Event):
+                continue
+            is_summed = event.evaluations > len(event.fingerprints)  # too many to keep each
+            known = event.fingerprints if not is_summed else [event.history]
+            if fingerprint in known and (event.promoted or event.operation == "probe"):
+                return not event.promoted
+        return False
 
     def replay(self) -> Ledger:
         """Count everything again from the events."""
