@@ -32,7 +32,7 @@ from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.run.results import SampleResult
 from counterprobe.run.run import Run
-from counterprobe.run.together import FixedBatches, FixedResults, Together
+from counterprobe.run.together import FixedBatches, FixedResults, commit_together
 from counterprobe.run.transcript import Whole
 from counterprobe.samplers.base import Sampler, fixed_batches, require_complete
 from counterprobe.samplers.registry import Orders, as_groups, as_sampler, default_orders
@@ -295,28 +295,37 @@ class _Drawing:
         groups, group_of = np.unique(self._group_of[here], return_inverse=True)
         plans = [fixed[group].batches for group in groups.tolist()]
         uniforms = commit_uniforms(self.streams, states.shape[1], sequences)
-        portion = Together(run, states, plans, group_of, uniforms, self.max_evaluations)
         num_masked = int((states == MASK).sum())
         hears = self._tally.of(low)
 
         def moved(who: IntArray) -> None:
             if hears.wants(Step):
-                hears.tell(Step(portion.rounds - 1, sequences[who], states[who]))
+                hears.tell(Step(run.ledger.stages - 1, sequences[who], states[who]))
             if hears.wants(Progress):
                 committed = num_masked - int((states == MASK).sum())
                 hears.tell(Progress("commit", committed, num_masked, run.ledger))
 
         reason = None
         try:
-            yield from portion.follow(moved, at_once=not hears.wants(Step))
+            yield from commit_together(
+                run,
+                states,
+                plans,
+                group_of,
+                uniforms,
+                max_evaluations=self.max_evaluations,
+                moved=moved,
+                at_once=not hears.wants(Step),
+            )
         except BudgetExceeded as outcome:
             reason = str(outcome)
         else:
             require_complete(self.rule.name, int((states == MASK).sum()), states.shape[1])
+        rounds = run.ledger.stages
         if hears.wants(Finished):
-            results = self._fixed_results(fixed, here, [(portion.rounds, reason)])
+            results = self._fixed_results(fixed, here, [(rounds, reason)])
             hears.tell(Finished(self._batch(results, here, run.ledger)))
-        return portion.rounds, reason
+        return rounds, reason
 
     def _fixed_results(
         self, fixed: list[FixedBatches], here: slice, ends: list[tuple[int, str | None]]
