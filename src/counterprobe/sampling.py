@@ -27,7 +27,7 @@ from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.drawing import Scores, as_temperature
 from counterprobe.run.driver import Asking, Driver, Shared
-from counterprobe.run.events import Finished, Listener, OnEvent, Progress, Step, Tally, tell_all
+from counterprobe.run.events import Finished, Listener, OnEvent, Progress, Step, tell_all
 from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.run.results import SampleResult
@@ -194,7 +194,7 @@ class _Drawing:
         count, shape, info = len(self.given), self.given.shape, self.oracle.info
         self._started = time.perf_counter()
         self._states = self.given.copy()
-        self._whole = Whole()
+        self._whole = Whole(int((self.given == MASK).sum()))
         self._check = ReplyCheck(info)
         self._shared = Shared() if count > 1 else None
         self._scores = Scores.empty(shape, info, self.temperature) if self.log_probs else None
@@ -245,7 +245,6 @@ class _Drawing:
     def all(self) -> SampleBatch:
         """Draw all sequences."""
         count = len(self.given)
-        self._tally = Tally(self.hears, self.given, self._whole)
         fixed = self._fixed_batches()
         results: Sequence[SampleResult]
         if fixed is None:
@@ -295,15 +294,16 @@ class _Drawing:
         groups, group_of = np.unique(self._group_of[here], return_inverse=True)
         plans = [fixed[group].batches for group in groups.tolist()]
         uniforms = commit_uniforms(self.streams, states.shape[1], sequences)
-        num_masked = int((states == MASK).sum())
-        hears = self._tally.of(low)
+        hears, whole, num_left = self.hears, self._whole, int((states == MASK).sum())
 
         def moved(who: IntArray) -> None:
+            nonlocal num_left
             if hears.wants(Step):
                 hears.tell(Step(run.ledger.stages - 1, sequences[who], states[who]))
             if hears.wants(Progress):
-                committed = num_masked - int((states == MASK).sum())
-                hears.tell(Progress("commit", committed, num_masked, run.ledger))
+                num_before, num_left = num_left, int((states == MASK).sum())
+                whole.committed += num_before - num_left
+                hears.tell(Progress("commit", whole.committed, whole.masked, whole.ledger))
 
         reason = None
         try:
@@ -362,7 +362,7 @@ class _Drawing:
             shared=self._shared,
             max_evaluations=self.max_evaluations,
             scores=self._scores_of(sequence),
-            on_event=self._tally.of(sequence),
+            on_event=self.hears,
         )
         streams = self.streams_of(int(self._group_of[sequence]))
         result = yield from self.rule.running(run, streams)

@@ -156,6 +156,9 @@ def test_a_drawing_of_ones_own_replaces_the_noise(law):
 class Watching:
     """Keeps what it is told, in order."""
 
+    masked = committed = 0
+    ledger = cp.Ledger()
+
     def __init__(self):
         self.told = []
 

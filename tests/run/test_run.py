@@ -586,7 +586,7 @@ def beside(run: cp.run.Run) -> cp.run.Reading:
 KNOWING = {
     "commit": lambda run, batch: run.do(Commit(batch)).tokens,
     "selected": lambda run, batch: commit_selected(run, lambda residual, rows: batch)[1],
-    "known": lambda run, batch: run.do(Commit(batch, run.do(Draft()).reading)).tokens,
+    "known": lambda run, batch: run.do(Commit(batch, run.do(Draft()))).tokens,
     "candidates": lambda run, batch: (run.do(Draft()), run.do(Keep(batch)))[1],
     "beside": lambda run, batch: run.do(Commit(batch, beside(run))).tokens,
 }

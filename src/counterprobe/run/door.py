@@ -127,7 +127,9 @@ class Stage:
                 except ImpossibleState as refusal:
                     if probe.refusals is None:
                         raise
-                    rows = yield from self._ask_possible(query, probe.refusals, refusal)
+                    span = 0, len(query.states)
+                    found = yield from self._ask_halves(query, probe.refusals, refusal, *span)
+                    rows = self._gathered(query, found)
                 consume(probe, query, rows)
         finally:
             for *_, reply in waiting:
@@ -173,42 +175,40 @@ class Stage:
             run.tell(Replied(run.sequence, query.states, query.readouts, reply.rows))
         return reply
 
-    def _ask_possible(
-        self, query: Query, refusals: Refusals, refusal: ImpossibleState
-    ) -> Asking[Rows]:
+    def _ask_halves(
+        self, query: Query, refusals: Refusals, refusal: ImpossibleState, low: int, high: int
+    ) -> Asking[list[tuple[IntArray, Rows]]]:
         """Submit states of which some are impossible in halves, until those are alone.
 
         Returns
         -------
-        Rows
-            One per readout. Those of refused states hold some other row, for nobody to look at.
+        list of (index, rows)
+            Which readouts of the query were answered, with their rows.
         """
-        states, readouts = query.states, query.readouts
-        index: list[IntArray] = []
-        answers: list[Rows] = []
-        waiting = [(0, len(states))]  # the last is next, so that states are noted in order
-        while waiting:
-            low, high = waiting.pop()
-            mine = np.flatnonzero((readouts.state_index >= low) & (readouts.state_index < high))
-            part = Readouts.pairs(readouts.state_index[mine] - low, readouts.position[mine])
+        if high - low == 1:  # it was submitted
+            self.count(1, 0, fingerprint(query.states[low:high]))
+            refusals.states.append(low)
+            refusals.reason = refusals.reason or refusal
+            return []
+        found = []
+        state_index, position = query.readouts.state_index, query.readouts.position
+        middle = (low + high) // 2
+        for first, last in ((low, middle), (middle, high)):
+            mine = np.flatnonzero((state_index >= first) & (state_index < last))
+            part = Readouts.pairs(state_index[mine] - first, position[mine])
             try:
-                if high - low == len(states):
-                    raise refusal
-                reply = yield from self.ask(Query(states[low:high], part))
-                answers.append(reply.rows)
-                index.append(mine)
+                reply = yield from self.ask(Query(query.states[first:last], part))
+                found.append((mine, reply.rows))
             except ImpossibleState as reason:
-                if high - low > 1:
-                    middle = (low + high) // 2
-                    waiting += [(middle, high), (low, middle)]
-                    continue
-                self.count(1, 0, fingerprint(states[low:high]))  # it was submitted
-                refusals.states.append(low)
-                refusals.reason = refusals.reason or reason
-        if not any(map(len, answers)):  # whatever was read was refused
+                found += yield from self._ask_halves(query, refusals, reason, first, last)
+        return found
+
+    def _gathered(self, query: Query, found: list[tuple[IntArray, Rows]]) -> Rows:
+        """Return one row per readout; for refused states some other row, which nobody looks at."""
+        found = [(index, rows) for index, rows in found if len(rows)]
+        if not found:
             vocab_size = self._run.vocab_size
-            return DenseRows(np.full((len(readouts), vocab_size), 1 / vocab_size))
-        source = np.zeros(len(readouts), dtype=np.int64)
-        found = np.concatenate(index)
-        source[found] = np.arange(len(found))
-        return concatenate(answers).take(source)
+            return DenseRows(np.full((len(query.readouts), vocab_size), 1 / vocab_size))
+        source, index = np.zeros(len(query.readouts), dtype=np.int64), [one for one, _ in found]
+        source[np.concatenate(index)] = np.arange(sum(map(len, index)))
+        return concatenate([rows for _, rows in found]).take(source)

@@ -14,25 +14,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
 
-import numpy as np
-
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.record import OracleIdentity, RunRecord
-from counterprobe.states import MASK
 from counterprobe.streams import Streams
 
 if TYPE_CHECKING:
     from counterprobe.run.batches import SampleBatch
     from counterprobe.run.results import SampleResult
     from counterprobe.run.run import Run
-    from counterprobe.run.transcript import Event, Note, Whole
+    from counterprobe.run.transcript import Event, Note
 
 __all__ = [
     "Announced", "Charged", "Closed", "Drew", "Ended", "Finished", "Listener", "Noted", "OnEvent",
-    "Opened", "Progress", "Replied", "RunEvent", "Standing", "Step", "Tally", "tell_all",
+    "Opened", "Progress", "Replied", "RunEvent", "Standing", "Step", "tell_all",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -309,25 +306,3 @@ def _as_listener(callback: OnEvent) -> Listener:
         raise TypeError(f"on_event must be a callable, got {callback!r}")
     kinds = getattr(callback, "kinds", WHOLE)
     return Listener(callback, kinds, getattr(callback, "sequence", None))
-
-
-class Tally:
-    """Adds up the progress of many runs."""
-
-    def __init__(self, hears: Listener, given: StateArray, whole: Whole) -> None:
-        self._hears = hears
-        self._whole = whole
-        self._known = np.zeros(len(given), dtype=np.int64)
-        self._committed = 0
-        self._masked = int((given == MASK).sum())
-
-    def of(self, number: int) -> Listener:
-        """Return what one run is to tell."""
-
-        def of_all(progress: Progress) -> Progress:
-            self._committed += progress.committed - int(self._known[number])
-            self._known[number] = progress.committed
-            ledger = self._whole.ledger
-            return replace(progress, committed=self._committed, masked=self._masked, ledger=ledger)
-
-        return self._hears.changing(Progress, of_all)

@@ -107,6 +107,18 @@ class Ledger:
             self.selected_commits + other.selected_commits,
         )
 
+    def shown(self) -> dict[str, int]:
+        """Return the counts under names for people."""
+        return {
+            "evaluations": self.evaluations,
+            "preprocessing": self.preprocessing,
+            "probes": self.probes,
+            "commits": self.commits,
+            "sequential stages": self.stages,
+            "widest stage": self.widest_stage,
+            "rows read": self.rows_read,
+        }
+
     def as_dict(self) -> dict[str, int]:
         """Return the counts and the sums by name."""
         return {

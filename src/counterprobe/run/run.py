@@ -259,27 +259,35 @@ class Run(View):
 
     def _stream(self, request: Stream) -> Asking[int]:
         self._announce(request.purpose, request.facts)
-
-        def consume(probe: Probe, query: Query, rows: Rows) -> None:
-            request.consume(probe, rows)
-            self._report("probe", stage.evaluations)
-
-        with self.stage("probe") as stage:
-            yield from stage.ask_all(map(self._checked, request.probes), consume)
-        return stage.evaluations
+        return (
+            yield from self._ask_probes(
+                request.probes, lambda probe, _, rows: request.consume(probe, rows)
+            )
+        )
 
     def _probe(self, request: Probe) -> Asking[Probed]:
-        checked = self._checked(request)
-        self._announce(request.purpose, {})
         found: list[Probed] = []
+        self._announce(request.purpose, {})
+        yield from self._ask_probes(
+            [request],
+            lambda _, query, rows: found.append(
+                Probed(query.states, query.readouts, rows, self._is_sharing)
+            ),
+        )
+        return found[0]
+
+    def _ask_probes(
+        self, probes: Iterable[Probe], take: Callable[[Probe, Query, Rows], object]
+    ) -> Asking[int]:
+        """Submit probes as one stage; return how many states they were."""
 
         def consume(probe: Probe, query: Query, rows: Rows) -> None:
-            found.append(Probed(query.states, query.readouts, rows, self._is_sharing))
+            take(probe, query, rows)
             self._report("probe", stage.evaluations)
 
         with self.stage("probe") as stage:
-            yield from stage.ask_all([checked], consume)
-        return found[0]
+            yield from stage.ask_all(map(self._checked, probes), consume)
+        return stage.evaluations
 
     def _checked(self, probe: Probe) -> tuple[Probe, Query]:
         """Return the query of a probe, whose states must agree with the history."""
@@ -384,7 +392,8 @@ class Run(View):
                 raise ValueError(
                     "Draft needs the rows of every residual position; read them: yield Read()"
                 )
-        drawn = Drafted(reading, self._drawn(residual, reading.rows))
+        tokens = self._drawn(residual, reading.rows)
+        drawn = Drafted(reading.state, residual, reading.rows, tokens=tokens)
         self.detail("candidates", candidates=drawn)
         self._drafted = drawn
         self._num_drafts += 1
@@ -431,6 +440,8 @@ class Run(View):
         self._drafted = None
         self._num_drafts += 1  # what is drawn next must be drawn afresh
         self.num_undone += len(positions)
+        if self._whole is not None:
+            self._whole.committed -= len(positions)
         self.used |= Need.REMASK
         prints = np.array([self.fingerprint])
         self.record(Event("remask", 0, 0, positions, prints, tokens=tokens))
@@ -533,6 +544,8 @@ class Run(View):
             self.tell(Drew(self.sequence, positions, tokens, rows))
         self._history.advance(positions, tokens, self.ledger.commits)
         self._drafted = None
+        if self._whole is not None:
+            self._whole.committed += len(positions)
 
     def _ask_here(
         self, stage: Stage, positions: IntArray, attention: int | None = None

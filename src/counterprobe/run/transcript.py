@@ -133,9 +133,21 @@ class Transcript:
 
 
 class Whole:
-    """The ledger of runs side by side: evaluations add up, stage k of every run is one stage."""
+    """What runs side by side make: evaluations add up, stage k of every run is one stage.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    masked : int
+        Positions that all of them are to commit.
+
+    Attributes
+    ----------
+    masked, committed : int
+        Positions to commit, and how many were.
+    """
+
+    def __init__(self, masked: int = 0) -> None:
+        self.masked, self.committed = masked, 0
         self._sum = Ledger()
         self._widths: list[int] = []
         self._widest = 0

@@ -11,7 +11,7 @@ from counterprobe.radii import RowRadii
 from counterprobe.run.events import Charged, Listener, Noted, OnEvent, Progress, Standing, Step
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger, Need
-from counterprobe.run.transcript import Event, Note, Operation, Transcript
+from counterprobe.run.transcript import Event, Note, Operation, Transcript, Whole
 
 __all__ = ["View"]
 
@@ -57,6 +57,7 @@ class View:
     _history: History
     _hears: Listener
     _standing: Standing | None
+    _whole: Whole | None
 
     # ----- The history -----------------------------------------------------------------------
 
@@ -108,11 +109,13 @@ class View:
     def _report(self, operation: Operation, open_probes: int = 0) -> None:
         if operation not in ("preprocess", "probe"):
             self._standing = None  # a search ends with the first commit
-        hears, history = self._hears, self._history
+        hears, history, whole = self._hears, self._history, self._whole
         if hears.wants(Progress):
             ledger = self.ledger + Ledger(probes=open_probes)
             committed = history.num_known - history.num_given
-            masked = self.length - history.num_given
-            hears.tell(Progress(operation, committed, masked, ledger, self._standing))
+            counts = committed, self.length - history.num_given, ledger
+            if whole is not None:
+                counts = whole.committed, whole.masked, whole.ledger
+            hears.tell(Progress(operation, *counts, self._standing))
         if hears.wants(Step) and operation == "commit":
             hears.tell(Step(self.ledger.commits - 1, np.array([self.sequence]), self.state[None]))
