@@ -286,8 +286,8 @@ class _Drawing:
             found.append(fixed)
         return found
 
-    def _portion(self, fixed: list[FixedBatches], low: int) -> Asking[tuple[int, str | None]]:
-        """Draw a portion; return how many rounds it made, and why it stopped early."""
+    def _portion(self, fixed: list[FixedBatches], low: int) -> Asking[str | None]:
+        """Draw a portion; return why it stopped early."""
         here = slice(low, min(low + self.at_once, len(self.given)))
         run, states = self._new_run(scores=self._scores_of(here)), self._states[here]
         sequences = self.first + np.arange(here.start, here.stop)
@@ -321,14 +321,13 @@ class _Drawing:
             reason = str(outcome)
         else:
             require_complete(self.rule.name, int((states == MASK).sum()), states.shape[1])
-        rounds = run.ledger.stages
         if hears.wants(Finished):
-            results = self._fixed_results(fixed, here, [(rounds, reason)])
+            results = self._fixed_results(fixed, here, [reason])
             hears.tell(Finished(self._batch(results, here, run.ledger)))
-        return rounds, reason
+        return reason
 
     def _fixed_results(
-        self, fixed: list[FixedBatches], here: slice, ends: list[tuple[int, str | None]]
+        self, fixed: list[FixedBatches], here: slice, reasons: list[str | None]
     ) -> FixedResults:
         """Return the results of sequences whose batches were fixed."""
         states = self._states[here]
@@ -346,9 +345,8 @@ class _Drawing:
             group_of=self._group_of[here],
             fixed=fixed,
             streams=[self.streams_of(group) for group in range(self.groups)],
-            rounds=np.repeat([rounds for rounds, _ in ends], self.at_once)[: len(states)],
             common=common,
-            reason=next((reason for _, reason in ends if reason is not None), None),
+            reason=next((reason for reason in reasons if reason is not None), None),
             first=self.first + (here.start or 0),
         )
 

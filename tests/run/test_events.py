@@ -8,9 +8,9 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.run import Finished, Listener, Progress, Step, events, tell_all
-from counterprobe.run.events import Announced, Charged, Closed, Drew, Noted, Opened, Replied
+from counterprobe.run.events import Announced, Charged, Closed, Drew, Opened, Replied
 from counterprobe.run.record import OracleIdentity
-from counterprobe.run.transcript import Event
+from counterprobe.run.transcript import Event, Note
 
 STREAMS = cp.Streams(3, 4)
 
@@ -31,29 +31,29 @@ class Hearing:
         self.opening: Any = None
 
     def __call__(self, event: events.RunEvent) -> None:
-        assert not isinstance(event, events.WHOLE) and event.sequence == self.sequence
+        assert not isinstance(event, events.WHOLE)
         match event:
             case Opened(_, record):
                 self.heard.append("opened")
                 self.opening = event
                 self.tokens = {k: int(t) for k, t in enumerate(record.given) if t != cp.MASK}
-            case Announced(_, purpose):
+            case Announced(purpose):
                 self.heard.append(f"announced {purpose}")
-            case Replied(_, states, readouts, rows):
+            case Replied(states, readouts, rows):
                 assert len(rows) == len(readouts)
                 assert (states[readouts.state_index, readouts.position] == cp.MASK).all()
                 self.evaluations += len(states)
                 self.rows_read += len(rows)
-            case Drew(_, positions, tokens, rows):
+            case Drew(positions, tokens, rows):
                 assert len(positions) == len(tokens)
                 assert rows is None or len(rows) == len(tokens)
                 self.tokens.update(zip(positions.tolist(), tokens.tolist(), strict=True))
-            case Charged(_, stage, ledger):
+            case Charged(stage, ledger):
                 self.heard.append(stage.operation)
                 self.ledgers.append(ledger)
-            case Noted(_, note):
+            case Note() as note:
                 self.heard.append(f"noted {note.name}")
-            case Closed(_, result):
+            case Closed(result):
                 self.heard.append("closed")
                 self.result = result
 
@@ -159,8 +159,8 @@ def test_details_are_told_of_one_sequence_and_only_notes_are_kept(law, keep_note
         assert heard == []
         return
     *noted, charged = heard
-    assert [told.note.name for told in noted] == [*kept, "seen"]
-    assert charged == Charged(1, event, cp.Ledger(probes=1, stages=1, rows_read=1, widest_stage=1))
+    assert [told.name for told in noted] == [*kept, "seen"]
+    assert charged == Charged(event, cp.Ledger(probes=1, stages=1, rows_read=1, widest_stage=1))
 
 
 # ----- Who hears what -----------------------------------------------------------------------

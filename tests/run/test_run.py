@@ -11,7 +11,8 @@ from counterprobe import Need, Readouts
 from counterprobe.radii import RowRadii
 from counterprobe.run import Commit, Draft, Keep, Preprocess, Probe, Read, Remask, Share, Stream
 from counterprobe.run.driver import Shared
-from counterprobe.run.events import Announced, Charged, Drew, Noted, Replied
+from counterprobe.run.events import Announced, Charged, Drew, Replied
+from counterprobe.run.transcript import Note
 from counterprobe.samplers import Packed, RandomBalanced, Sequential
 from counterprobe.states import fingerprint
 from selecting import commit_selected
@@ -560,14 +561,14 @@ class Hearing:
 
     def __call__(self, event):
         match event:
-            case Drew(_, positions, tokens, rows):
+            case Drew(positions, tokens, rows):
                 masses = None if rows is None else np.asarray(rows.dense()).tolist()
                 self.heard.append(("drew", positions.tolist(), tokens.tolist(), masses))
-            case Charged(_, stage):
+            case Charged(stage):
                 self.heard.append(("charged", stage.operation, stage.positions.tolist()))
-            case Announced(_, purpose, facts):
+            case Announced(purpose, facts):
                 self.heard.append(("announced", purpose, facts))
-            case Noted(_, note):
+            case Note() as note:
                 self.heard.append(("noted", note.name, note.content))
 
 

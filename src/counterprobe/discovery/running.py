@@ -68,4 +68,4 @@ class DiscoveryRuns:
         if self.run.tell is not None:
             seconds = time.perf_counter() - self._started
             ended = Ended(self.ledger, stop, reason, seconds, self.run.state, notes)
-            self.run.tell(Closed(self.run.sequence, ended))
+            self.run.tell(Closed(ended))

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Stage"]
 
-# A theory-mode screen has up to 10^8 states: past this many in one stage, fingerprints are summed.
+# A theory-mode screen has up to 10^8 states: past this many in one stage, no fingerprint is kept
+# but that of the history.
 MAX_FINGERPRINTS = 65_536
 NOWHERE: IntArray = np.empty(0, dtype=np.int64)
 
@@ -55,8 +56,7 @@ class Stage:
 
     def __init__(self, run: Run, operation: Operation) -> None:
         self._run = run
-        self._history = run.fingerprint  # noted if it is among states too many to keep each
-        self._saw_history = False
+        self._history = run.fingerprint
         self._operation = operation
         self._positions = NOWHERE
         self._prints: list[NDArray[np.uint64]] = []
@@ -70,12 +70,8 @@ class Stage:
         """Close, and charge whatever was submitted."""
         if self.evaluations:
             prints = self._prints[0] if len(self._prints) == 1 else np.concatenate(self._prints)
-            history = self._history if self._saw_history else None
-            event = Event(
-                self._operation, self.evaluations, self.rows_read, self._positions, prints,
-                history=history,
-            )  # fmt: skip
-            self._run.record(event)
+            counts = self.evaluations, self.rows_read
+            self._run.record(Event(self._operation, *counts, self._positions, prints))
 
     def commit(self, positions: IntArray) -> None:
         """Be charged as the commit of a batch; without this, rows that were read were probed."""
@@ -95,7 +91,9 @@ class Stage:
         return self._receive(reply, query, prints)
 
     def ask_all(
-        self, probes: Iterable[tuple[Probe, Query]], consume: Callable[[Probe, Query, Rows], None]
+        self,
+        probes: Iterable[tuple[Probe, Query]],
+        consume: Callable[[Probe, Query, Rows], object],
     ) -> Asking[None]:
         """Submit the queries of probes; hand each with its rows to ``consume``, in order.
 
@@ -131,6 +129,7 @@ class Stage:
                     found = yield from self._ask_halves(query, probe.refusals, refusal, *span)
                     rows = self._gathered(query, found)
                 consume(probe, query, rows)
+                self._run.report(self._operation, self.evaluations)
         finally:
             for *_, reply in waiting:
                 reply.drop()
@@ -144,8 +143,7 @@ class Stage:
         self._prints.append(prints)
         if self.evaluations > MAX_FINGERPRINTS:
             every = np.concatenate(self._prints)
-            self._saw_history |= bool(self._history in every)
-            self._prints = [every.sum(dtype=np.uint64, keepdims=True)]
+            self._prints = [every[every == self._history][:1]]
 
     def _check(self, query: Query, before: int = 0) -> None:
         """Refuse what the budget does not permit, and to probe what cannot be probed."""
@@ -172,7 +170,7 @@ class Stage:
         prints = fingerprint(query.states) if prints is None else prints
         self.count(len(query.states), len(query.readouts), prints)
         if run.tell is not None:
-            run.tell(Replied(run.sequence, query.states, query.readouts, reply.rows))
+            run.tell(Replied(query.states, query.readouts, reply.rows))
         return reply
 
     def _ask_halves(

@@ -19,16 +19,16 @@ from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.record import OracleIdentity, RunRecord
+from counterprobe.run.transcript import Event, Note
 from counterprobe.streams import Streams
 
 if TYPE_CHECKING:
     from counterprobe.run.batches import SampleBatch
     from counterprobe.run.results import SampleResult
     from counterprobe.run.run import Run
-    from counterprobe.run.transcript import Event, Note
 
 __all__ = [
-    "Announced", "Charged", "Closed", "Drew", "Ended", "Finished", "Listener", "Noted", "OnEvent",
+    "Announced", "Charged", "Closed", "Drew", "Ended", "Finished", "Listener", "OnEvent",
     "Opened", "Progress", "Replied", "RunEvent", "Standing", "Step", "tell_all",
 ]  # fmt: skip
 
@@ -83,7 +83,6 @@ class Opened:
 class Announced:
     """What the next stage is for; its facts may fill while it is open."""
 
-    sequence: int
     purpose: str
     facts: dict[str, Any]
 
@@ -92,7 +91,6 @@ class Announced:
 class Replied:
     """States were submitted in the open stage, and this came back."""
 
-    sequence: int
     states: StateArray
     readouts: Readouts
     rows: Rows
@@ -105,7 +103,6 @@ class Drew:
     Verified values were decided by rows of several states: ``rows`` is then None.
     """
 
-    sequence: int
     positions: IntArray
     tokens: IntArray
     rows: Rows | None
@@ -115,17 +112,8 @@ class Drew:
 class Charged:
     """A stage has closed, with the ledger after it."""
 
-    sequence: int
     stage: Event
     ledger: Ledger
-
-
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """What a rule or the run notes between stages."""
-
-    sequence: int
-    note: Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +133,6 @@ class Ended:
 class Closed:
     """A run is over."""
 
-    sequence: int
     result: SampleResult | Ended
 
 
@@ -223,7 +210,7 @@ class Finished:
 
 
 RunEvent: TypeAlias = (
-    Opened | Announced | Replied | Drew | Charged | Noted | Closed | Progress | Step | Finished
+    Opened | Announced | Replied | Drew | Charged | Note | Closed | Progress | Step | Finished
 )
 WHOLE = (Progress, Step, Finished)
 

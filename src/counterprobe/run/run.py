@@ -12,7 +12,6 @@ beside others (:mod:`counterprobe.run.driver`).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -68,8 +67,6 @@ from counterprobe.states import MASK, as_context, as_states, check_batch
 from counterprobe.streams import CommitNoise, Streams, require_streams
 
 __all__ = ["Run", "measure"]
-
-logger = logging.getLogger("counterprobe")
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -259,35 +256,18 @@ class Run(View):
 
     def _stream(self, request: Stream) -> Asking[int]:
         self._announce(request.purpose, request.facts)
-        return (
-            yield from self._ask_probes(
-                request.probes, lambda probe, _, rows: request.consume(probe, rows)
-            )
-        )
+        with self.stage("probe") as stage:
+            probes = map(self._checked, request.probes)
+            yield from stage.ask_all(probes, lambda probe, _, rows: request.consume(probe, rows))
+        return stage.evaluations
 
     def _probe(self, request: Probe) -> Asking[Probed]:
-        found: list[Probed] = []
+        checked, found = self._checked(request), []
         self._announce(request.purpose, {})
-        yield from self._ask_probes(
-            [request],
-            lambda _, query, rows: found.append(
-                Probed(query.states, query.readouts, rows, self._is_sharing)
-            ),
-        )
-        return found[0]
-
-    def _ask_probes(
-        self, probes: Iterable[Probe], take: Callable[[Probe, Query, Rows], object]
-    ) -> Asking[int]:
-        """Submit probes as one stage; return how many states they were."""
-
-        def consume(probe: Probe, query: Query, rows: Rows) -> None:
-            take(probe, query, rows)
-            self._report("probe", stage.evaluations)
-
         with self.stage("probe") as stage:
-            yield from stage.ask_all(map(self._checked, probes), consume)
-        return stage.evaluations
+            yield from stage.ask_all([checked], lambda *reply: found.append(reply))
+        [(_, query, rows)] = found
+        return Probed(query.states, query.readouts, rows, self._is_sharing)
 
     def _checked(self, probe: Probe) -> tuple[Probe, Query]:
         """Return the query of a probe, whose states must agree with the history."""
@@ -495,13 +475,7 @@ class Run(View):
         self._write(event)
         if self._whole is not None:
             self._whole.charge(event, self.ledger.stages - 1)
-        if logger.isEnabledFor(logging.DEBUG):
-            logger.debug(
-                "%s: %d evaluations, %d rows, batch of %d; total %d",
-                event.operation, event.evaluations, event.rows_read, len(event.positions),
-                self.ledger.evaluations,
-            )  # fmt: skip
-        self._report(event.operation)
+        self.report(event.operation)
 
     def adopt(self, entries: Sequence[Event | Note]) -> None:
         """Take over what another run of the same seeds made at this very history.
@@ -523,7 +497,7 @@ class Run(View):
 
     def _announce(self, purpose: str | None, facts: dict[str, Any]) -> None:
         if purpose is not None and self.tell is not None:
-            self.tell(Announced(self.sequence, purpose, facts))
+            self.tell(Announced(purpose, facts))
 
     def _drawn(self, positions: IntArray, rows: Rows) -> IntArray:
         # Draft k has draw k of every position, so that a rejected candidate is drawn afresh.
@@ -541,7 +515,7 @@ class Run(View):
     def _settle(self, positions: IntArray, tokens: IntArray, rows: Rows | None) -> None:
         """Move the history, and everything that follows it."""
         if self.tell is not None:
-            self.tell(Drew(self.sequence, positions, tokens, rows))
+            self.tell(Drew(positions, tokens, rows))
         self._history.advance(positions, tokens, self.ledger.commits)
         self._drafted = None
         if self._whole is not None:

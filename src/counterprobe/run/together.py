@@ -181,8 +181,6 @@ class FixedResults(Sequence[SampleResult]):
         Of each group.
     streams : sequence of Streams
         Of each group.
-    rounds : ndarray of int, shape (count,)
-        Rounds that each sequence made at most.
     common : dict
         What all of them have in common: sampler, settings, oracle, temperature, seconds, versions.
     reason : str or None
@@ -196,7 +194,6 @@ class FixedResults(Sequence[SampleResult]):
     group_of: IntArray
     fixed: Sequence[FixedBatches]
     streams: Sequence[Streams]
-    rounds: IntArray
     common: dict[str, Any]
     reason: str | None = None
     first: int = 0
@@ -212,10 +209,12 @@ class FixedResults(Sequence[SampleResult]):
         k = range(len(self))[index]
         state, group = self.states[k], self.group_of[k]
         history, transcript = History(self.given[k].copy()), Transcript()
-        for number, batch in enumerate(self.fixed[group].batches[: self.rounds[k]]):
-            positions, prints = np.asarray(batch), np.array([history.fingerprint])
-            transcript.entries.append(Event("commit", 1, len(positions), positions, prints))
-            history.advance(positions, state[positions], number)
+        for number, batch in enumerate(map(np.asarray, self.fixed[group].batches)):
+            if state[batch[0]] == MASK:
+                break  # the run stopped before
+            prints = np.array([history.fingerprint])
+            transcript.entries.append(Event("commit", 1, len(batch), batch, prints))
+            history.advance(batch, state[batch], number)
         is_complete = bool((state != MASK).all())
         stop = StopReason.COMPLETED if is_complete else StopReason.BUDGET_SPENT
         return SampleResult(

@@ -30,7 +30,8 @@ class Event:
     positions : ndarray of int
         The batch that was committed or masked again; empty otherwise.
     fingerprints : ndarray of uint64
-        One a state, or their sum when there were too many; of the state left by masking again.
+        One a state; of the state left by masking again. Of too many states only that of the
+        history is kept, where it was among them.
     selected : bool
         Whether the batch was chosen after the reply.
     promoted : bool
@@ -38,8 +39,6 @@ class Event:
         probe is then counted as the commit.
     tokens : ndarray of int or None
         The values that were taken back.
-    history : uint64 or None
-        Fingerprint of the history, where it was among states whose fingerprints were summed.
     """
 
     operation: Operation
@@ -50,19 +49,18 @@ class Event:
     selected: bool = False
     promoted: bool = False
     tokens: NDArray[np.int64] | None = None
-    history: np.uint64 | None = None
 
     def charge(self, ledger: Ledger) -> Ledger:
         """Return a ledger after this stage."""
-        count, promoted = self.evaluations, int(self.promoted)
-        return ledger + Ledger(
-            preprocessing=count if self.operation == "preprocess" else 0,
-            probes=(count if self.operation == "probe" else 0) - promoted,
-            commits=(count if self.operation == "commit" else 0) + promoted,
-            stages=1 if count else 0,
-            rows_read=self.rows_read,
-            widest_stage=count,
-            selected_commits=int(self.selected),
+        operation, count = self.operation, self.evaluations
+        return Ledger(
+            ledger.preprocessing + (count if operation == "preprocess" else 0),
+            ledger.probes + (count if operation == "probe" else 0) - self.promoted,
+            ledger.commits + (count if operation == "commit" else 0) + self.promoted,
+            ledger.stages + (count > 0),
+            ledger.rows_read + self.rows_read,
+            max(ledger.widest_stage, count),
+            ledger.selected_commits + self.selected,
         )
 
 
@@ -118,9 +116,8 @@ class Transcript:
         for event in reversed(self.entries):
             if not isinstance(event, Event):
                 continue
-            is_summed = event.evaluations > len(event.fingerprints)  # too many to keep each
-            known = event.fingerprints if not is_summed else [event.history]
-            if fingerprint in known and (event.promoted or event.operation == "probe"):
+            is_of_probe = event.promoted or event.operation == "probe"
+            if is_of_probe and fingerprint in event.fingerprints:
                 return not event.promoted
         return False
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.radii import RowRadii
-from counterprobe.run.events import Charged, Listener, Noted, OnEvent, Progress, Standing, Step
+from counterprobe.run.events import Charged, Listener, OnEvent, Progress, Standing, Step
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.transcript import Event, Note, Operation, Transcript, Whole
@@ -91,25 +91,25 @@ class View:
     def detail(self, name: str, **content: Any) -> None:
         """Tell a listener what no transcript keeps."""
         if self.tell is not None:
-            self.tell(Noted(self.sequence, Note(name, content)))
+            self.tell(Note(name, content))
 
     def stand(self, standing: Standing) -> None:
         """Report how far a search for structure has come."""
         self._standing = standing
-        self._report("probe")
+        self.report("probe")
 
     def _write(self, entry: Event | Note) -> None:
         self.transcript.entries.append(entry)
         if self.tell is not None:
-            if isinstance(entry, Note):
-                self.tell(Noted(self.sequence, entry))
-            else:
-                self.tell(Charged(self.sequence, entry, self.ledger))
+            self.tell(entry if isinstance(entry, Note) else Charged(entry, self.ledger))
 
-    def _report(self, operation: Operation, open_probes: int = 0) -> None:
+    def report(self, operation: Operation, open_probes: int = 0) -> None:
+        """Tell where the run stands after a stage, or inside one of so many probes."""
         if operation not in ("preprocess", "probe"):
             self._standing = None  # a search ends with the first commit
         hears, history, whole = self._hears, self._history, self._whole
+        if not hears.kinds:
+            return
         if hears.wants(Progress):
             ledger = self.ledger + Ledger(probes=open_probes)
             committed = history.num_known - history.num_given

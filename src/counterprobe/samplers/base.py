@@ -175,7 +175,7 @@ class Sampler(ABC):
             undone=run.num_undone,
         )
         if run.tell is not None:
-            run.tell(Closed(run.sequence, result))
+            run.tell(Closed(result))
         return result
 
     @property
