@@ -100,6 +100,21 @@ def test_a_selected_commit_is_one_evaluation_with_the_right_and_two_without(law)
     assert positions.tolist() == [law.length - 1]
 
 
+@pytest.mark.parametrize("has_read", [False, True])
+@pytest.mark.parametrize("hands_in", [False, True])
+def test_a_current_state_that_was_probed_is_paid_twice_unless_the_commit_hands_it_in(
+    law, counted, has_read, hands_in
+):
+    oracle = counted(law.oracle())
+    run = begun(oracle)
+    reading = run.do(Read()) if has_read else run.do(Probe(run.state, run.residual)).at(0)
+    assert (run.ledger.probes, run.ledger.commits) == (1, 0)
+    run.do(Commit([0], reading if hands_in else None))
+    assert (run.ledger.probes, run.ledger.commits) == ((0, 1) if hands_in else (1, 1))
+    assert run.ledger.evaluations == run.ledger.stages == oracle.states == 2 - hands_in
+    assert run.used == (Need.SELECT if hands_in else Need.NONE)
+
+
 # ----- Commits ------------------------------------------------------------------------------
 
 
