@@ -130,21 +130,23 @@ def sample(
     rule = as_sampler(sampler, settings).drawing(contexts, temperature)
     if orders is None:
         orders = default_orders(structure, rule)
+    streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
+    first, groups = whole_number("first", first), range(as_groups(orders, count))
+    is_shared = orders in ("shared", 1)
     drawing = _Drawing(
         oracle=oracle,
         rule=rule,
         structure=structure,
-        streams=seed if isinstance(seed, Streams) else Streams.from_seed(seed),
+        streams=streams,
+        groups=[streams if is_shared else streams.with_fresh_decisions(first + k) for k in groups],
         given=contexts,
-        is_shared=orders in ("shared", 1),
-        groups=as_groups(orders, count),
         max_evaluations=max_evaluations,
         temperature=as_temperature(temperature),
         allowed=allowed,
         at_once=whole_number("at_once", at_once, at_least=1),
         log_probs=log_probs,
         hears=tell_all(on_event).among(first, count),
-        first=whole_number("first", first),
+        first=first,
     )
     with (
         oracle.running(lambda: drawing.determined_by.terms),
@@ -178,9 +180,8 @@ class _Drawing:
     rule: Sampler
     structure: Structure | SoftStructure | None
     streams: Streams
+    groups: list[Streams]  # the seeds of each
     given: StateArray
-    is_shared: bool
-    groups: int
     max_evaluations: int | None
     temperature: float
     allowed: Need
@@ -199,9 +200,9 @@ class _Drawing:
         self._shared = Shared() if count > 1 else None
         self._scores = Scores.empty(shape, info, self.temperature) if self.log_probs else None
         # The group of each sequence, as ``np.array_split`` deals them out.
-        small, larger = divmod(count, self.groups)
-        sizes = np.repeat([small + 1, small], [larger, self.groups - larger])
-        self._group_of = np.repeat(np.arange(self.groups), sizes)
+        small, larger = divmod(count, len(self.groups))
+        sizes = np.repeat([small + 1, small], [larger, len(self.groups) - larger])
+        self._group_of = np.repeat(np.arange(len(self.groups)), sizes)
 
     @property
     def starts_with(self) -> int:
@@ -223,7 +224,7 @@ class _Drawing:
             streams=self.streams,
             given=self.given,
             count=len(self.given),
-            orders=self.groups,
+            orders=len(self.groups),
             temperature=self.temperature,
             allowed=self.allowed,
             max_evaluations=self.max_evaluations if in_turn else None,
@@ -235,12 +236,6 @@ class _Drawing:
                 **({"first": self.first} if self.first else {}),
             },
         )
-
-    def streams_of(self, group: int) -> Streams:
-        """Return the seeds of one group of sequences."""
-        if self.is_shared:
-            return self.streams
-        return self.streams.with_fresh_decisions(self.first + group)
 
     def all(self) -> SampleBatch:
         """Draw all sequences."""
@@ -271,14 +266,14 @@ class _Drawing:
         has_session = follower is not None and not follower.follows_many
         if not is_common or has_session or self.hears.sequence is not None:
             return None
-        is_alone = len(given) == 1 or (self.groups == len(given) and follower is None)
+        is_alone = len(given) == 1 or (len(self.groups) == len(given) and follower is None)
         if is_alone and oracle.ability(DrawsPlans) is None:
             return None
         view = self._new_run(given=given[0])
         found = []
-        for group in range(self.groups):
+        for streams in self.groups:
             try:
-                fixed = fixed_batches(self.rule, view, self.streams_of(group).decisions)
+                fixed = fixed_batches(self.rule, view, streams.decisions)
             except Infeasible:
                 return None  # every run finds out for itself
             if fixed is None:
@@ -344,7 +339,7 @@ class _Drawing:
             states=states,
             group_of=self._group_of[here],
             fixed=fixed,
-            streams=[self.streams_of(group) for group in range(self.groups)],
+            streams=self.groups,
             common=common,
             reason=next((reason for reason in reasons if reason is not None), None),
             first=self.first + (here.start or 0),
@@ -362,8 +357,7 @@ class _Drawing:
             scores=self._scores_of(sequence),
             on_event=self.hears,
         )
-        streams = self.streams_of(int(self._group_of[sequence]))
-        result = yield from self.rule.running(run, streams)
+        result = yield from self.rule.running(run, self.groups[self._group_of[sequence]])
         self._states[sequence] = result.state
         if self.hears.wants(Finished):
             here = slice(sequence, sequence + 1)
