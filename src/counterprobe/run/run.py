@@ -22,7 +22,6 @@ from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import CounterprobeError
 from counterprobe.oracles import (
-    Attends,
     AttentionQuery,
     FollowsRuns,
     HistoryQuery,
@@ -33,7 +32,6 @@ from counterprobe.oracles import (
     as_oracle,
 )
 from counterprobe.oracles.checks import ReplyCheck
-from counterprobe.radii import row_radii
 from counterprobe.rows import Rows
 from counterprobe.run.door import Stage
 from counterprobe.run.drawing import Draw, Scores, as_temperature, check_tokens, draw_tokens
@@ -140,8 +138,6 @@ class Run(View):
         self.oracle = oracle = as_oracle(oracle)
         self.info = info = oracle.info
         self.length, self.vocab_size, self.row_error = info.length, info.vocab_size, info.row_error
-        self.row_radii = row_radii(oracle)
-        self.offers_attention = oracle.ability(Attends) is not None
         self.follower = oracle.ability(FollowsRuns)
         self.check = check or ReplyCheck(info)
         self.oracle_name = self.check.name

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.radii import RowRadii
+from counterprobe.oracles import Attends, Oracle
+from counterprobe.radii import RowRadii, row_radii
 from counterprobe.run.events import Charged, Listener, OnEvent, Progress, Standing, Step
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger, Need
@@ -21,14 +22,12 @@ class View:
 
     Attributes
     ----------
+    oracle : Oracle
+        For what it declares; a rule never asks it.
     length, vocab_size : int
         Positions N and tokens V.
     row_error : float
         Total-variation radius that the oracle declares for its rows.
-    row_radii : RowRadii
-        Declared radii of the rows in Hellinger distance and in KL.
-    offers_attention : bool
-        Whether attention can be read together with rows.
     temperature : float
         Of the drawn tokens.
     allowed : Need
@@ -43,11 +42,10 @@ class View:
         Takes details of this run, where somebody wants them.
     """
 
+    oracle: Oracle
     length: int
     vocab_size: int
     row_error: float
-    row_radii: RowRadii
-    offers_attention: bool
     temperature: float
     allowed: Need
     sequence: int
@@ -58,6 +56,18 @@ class View:
     _hears: Listener
     _standing: Standing | None
     _whole: Whole | None
+
+    # ----- What the oracle declares ----------------------------------------------------------
+
+    @property
+    def row_radii(self) -> RowRadii:
+        """Declared radii of the rows in Hellinger distance and in KL."""
+        return row_radii(self.oracle)
+
+    @property
+    def offers_attention(self) -> bool:
+        """Whether attention can be read together with rows."""
+        return self.oracle.ability(Attends) is not None
 
     # ----- The history -----------------------------------------------------------------------
 
