@@ -252,7 +252,7 @@ def test_an_event_holds_what_its_stage_was_about(law):
     assert event.positions.tolist() == [2, 1]
     assert not event.selected and not event.promoted
     assert event.fingerprints.tolist() == [*fingerprint(shown).tolist(), 7], "known are believed"
-    assert event.tokens is None
+    assert (event.history, event.tokens) == (None, None), "every fingerprint was kept"
 
 
 @pytest.mark.parametrize("name", ["length", "vocab_size"])

@@ -188,10 +188,12 @@ def test_a_probe_is_open_until_it_becomes_a_commit(seed):
         some, one = prints.astype(np.uint64), prints[:1].astype(np.uint64)
         if kind == "note":
             transcript.entries.append(Note("between", {"found": 3}))
-        elif kind == "wide":  # with the history among them or not
-            kept = one[: draw.integers(2)]
-            transcript.entries.append(Event("probe", 9, 9, nowhere, kept))
-            is_open |= dict.fromkeys(kept.tolist(), True)
+        elif kind == "wide":  # summed, with the history among them or not
+            history = None if draw.random() < 0.5 else one[0]
+            event = Event("probe", 9, 9, nowhere, some.sum(keepdims=True), history=history)
+            transcript.entries.append(event)
+            if history is not None:
+                is_open[int(history)] = True
         elif kind == "promoted":
             if not is_open[int(one[0])]:
                 with pytest.raises(ValueError, match="the current state was not probed"):

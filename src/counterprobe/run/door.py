@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Stage"]
 
-# A theory-mode screen has up to 10^8 states: past this many in one stage, no fingerprint is kept
-# but that of the history.
+# A theory-mode screen has up to 10^8 states: past this many in one stage, fingerprints are summed.
 MAX_FINGERPRINTS = 65_536
 NOWHERE: IntArray = np.empty(0, dtype=np.int64)
 
@@ -56,7 +55,8 @@ class Stage:
 
     def __init__(self, run: Run, operation: Operation) -> None:
         self._run = run
-        self._history = run.fingerprint
+        self._history = run.fingerprint  # noted if it is among states too many to keep each
+        self._saw_history = False
         self._operation = operation
         self._positions = NOWHERE
         self._prints: list[NDArray[np.uint64]] = []
@@ -71,7 +71,9 @@ class Stage:
         if self.evaluations:
             prints = self._prints[0] if len(self._prints) == 1 else np.concatenate(self._prints)
             counts = self.evaluations, self.rows_read
-            self._run.record(Event(self._operation, *counts, self._positions, prints))
+            history = self._history if self._saw_history else None
+            event = Event(self._operation, *counts, self._positions, prints, history=history)
+            self._run.record(event)
 
     def commit(self, positions: IntArray) -> None:
         """Be charged as the commit of a batch; without this, rows that were read were probed."""
@@ -143,7 +145,8 @@ class Stage:
         self._prints.append(prints)
         if self.evaluations > MAX_FINGERPRINTS:
             every = np.concatenate(self._prints)
-            self._prints = [every[every == self._history][:1]]
+            self._saw_history |= bool(self._history in every)
+            self._prints = [every.sum(dtype=np.uint64, keepdims=True)]
 
     def _check(self, query: Query, before: int = 0) -> None:
         """Refuse what the budget does not permit, and to probe what cannot be probed."""

@@ -30,8 +30,7 @@ class Event:
     positions : ndarray of int
         The batch that was committed or masked again; empty otherwise.
     fingerprints : ndarray of uint64
-        One a state; of the state left by masking again. Of too many states only that of the
-        history is kept, where it was among them.
+        One a state, or their sum when there were too many; of the state left by masking again.
     selected : bool
         Whether the batch was chosen after the reply.
     promoted : bool
@@ -39,6 +38,8 @@ class Event:
         probe is then counted as the commit.
     tokens : ndarray of int or None
         The values that were taken back.
+    history : uint64 or None
+        Fingerprint of the history, where it was among states whose fingerprints were summed.
     """
 
     operation: Operation
@@ -49,6 +50,7 @@ class Event:
     selected: bool = False
     promoted: bool = False
     tokens: NDArray[np.int64] | None = None
+    history: np.uint64 | None = None
 
     def charge(self, ledger: Ledger) -> Ledger:
         """Return a ledger after this stage."""
@@ -116,8 +118,9 @@ class Transcript:
         for event in reversed(self.entries):
             if not isinstance(event, Event):
                 continue
-            is_of_probe = event.promoted or event.operation == "probe"
-            if is_of_probe and fingerprint in event.fingerprints:
+            is_summed = event.evaluations > len(event.fingerprints)  # too many to keep each
+            known = [event.history] if is_summed else event.fingerprints
+            if fingerprint in known and (event.promoted or event.operation == "probe"):
                 return not event.promoted
         return False
 
