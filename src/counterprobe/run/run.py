@@ -529,7 +529,7 @@ class Run(View):
         else:
             runs = None if self.follower is None else history.next_runs()
             query = HistoryQuery(states, readouts, history.ranks[None, :], runs)
-        return (yield from stage.ask(query, np.array([history.fingerprint])))
+        return stage.ask(query, np.array([history.fingerprint]))
 
 
 _PERFORM: dict[type, Callable[[Run, Any], Asking[Any]]] = {
