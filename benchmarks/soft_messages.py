@@ -66,7 +66,7 @@ class Screen(SoftScreen):
     """
 
     def __init__(self, run: cp.run.Run, rng: Decisions, settings: SoftSettings) -> None:
-        super().__init__(run.view, rng, settings, run.do(Preprocess()))
+        super().__init__(run, rng, settings, run.do(Preprocess()))
         self._run = run
 
     def submit(self, readings: Readings, probes: int) -> None:

@@ -25,21 +25,18 @@ from counterprobe.errors import BudgetExceeded, Infeasible
 from counterprobe.oracles import DrawsPlans, FollowsRuns, Oracle, as_oracle
 from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.door import Door
 from counterprobe.run.drawing import Scores, as_temperature
 from counterprobe.run.driver import Asking, Driver, Shared
-from counterprobe.run.events import Finished, Listener, OnEvent, Progress, Step, Tally, tell_all
-from counterprobe.run.history import History
+from counterprobe.run.events import Finished, Listener, OnEvent, Progress, Step, tell_all
 from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.results import SampleResult
 from counterprobe.run.run import Run
-from counterprobe.run.together import FixedBatches, FixedResults, Together
+from counterprobe.run.together import FixedBatches, FixedResults, commit_together
 from counterprobe.run.transcript import Whole
-from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, fixed_batches, require_complete
 from counterprobe.samplers.registry import Orders, as_groups, as_sampler, default_orders
 from counterprobe.states import MASK, as_contexts
-from counterprobe.streams import Streams, commit_uniforms
+from counterprobe.streams import Streams, commit_uniforms, versions
 
 __all__ = ["Orders", "sample", "told"]
 
@@ -132,67 +129,27 @@ def sample(
     rule = as_sampler(sampler, settings).drawing(contexts, temperature)
     if orders is None:
         orders = default_orders(structure, rule)
-    call = _Call(
+    streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
+    first, groups = whole_number("first", first), range(as_groups(orders, count))
+    is_shared = orders in ("shared", 1)
+    drawing = _Drawing(
         oracle=oracle,
         rule=rule,
-        structure=structure,
-        count=count,
-        streams=seed if isinstance(seed, Streams) else Streams.from_seed(seed),
+        streams=streams,
+        groups=[streams if is_shared else streams.with_fresh_decisions(first + k) for k in groups],
         given=contexts,
-        groups=as_groups(orders, count),
-        is_shared=orders in ("shared", 1),
         max_evaluations=max_evaluations,
-        temperature=temperature,
+        temperature=as_temperature(temperature),
         allowed=allowed,
         at_once=whole_number("at_once", at_once, at_least=1),
         log_probs=log_probs,
         hears=tell_all(on_event).among(first, count),
-        first=whole_number("first", first),
+        first=first,
     )
-    watched = told(progress, rule.name, call.hears)
-    with watched as hears:
+    with told(progress, rule.name, drawing.hears) as drawing.hears:
         checked = Ledger() if structure is None else check_oracle(structure, oracle)
-        drawn = _Drawing(replace(call, hears=hears)).all()
+        drawn = drawing.all()
     return replace(drawn, ledger=drawn.ledger + checked)
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """What was asked for, checked."""
-
-    oracle: Oracle
-    rule: Sampler
-    structure: Structure | None
-    count: int
-    streams: Streams
-    given: StateArray
-    groups: int
-    is_shared: bool
-    max_evaluations: int | None
-    temperature: float
-    allowed: Need
-    at_once: int
-    log_probs: bool
-    hears: Listener
-    first: int
-
-    @property
-    def starts_with(self) -> int:
-        """The sequence that starts before the others, from 0: that whose details are heard."""
-        return 0 if self.hears.sequence is None else self.hears.sequence - self.first
-
-    def streams_of(self, group: int) -> Streams:
-        """Return the seeds of one group of sequences."""
-        if self.is_shared:
-            return self.streams
-        return self.streams.with_fresh_decisions(self.first + group)
-
-    @property
-    def group_of(self) -> IntArray:
-        """The group of each sequence, as ``np.array_split`` deals them out."""
-        small, larger = divmod(self.count, self.groups)
-        sizes = np.repeat([small + 1, small], [larger, self.groups - larger])
-        return np.repeat(np.arange(self.groups), sizes)
 
 
 @contextmanager
@@ -210,176 +167,185 @@ def told(progress: bool, label: str, hears: Listener) -> Iterator[Listener]:
 # ----- Drawing --------------------------------------------------------------------------------
 
 
-def _fixed_batches(call: _Call) -> list[FixedBatches] | None:
-    """Return the batches of each group, where all are fixed and sequences are best drawn together.
-
-    Oracles that keep work of one run follow each sequence more cheaply than they answer batches.
-    Where every sequence decides on its own, its batches are as many arrays, which is worth it only
-    for oracles that keep work of many.
-    """
-    masked = call.given == MASK
-    is_common = (call.given == call.given[0]).all() and masked.any()
-    info = call.oracle.info
-    follower = call.oracle.ability(FollowsRuns)
-    has_session = follower is not None and not follower.follows_many
-    is_watched = call.hears.sequence is not None
-    if not is_common or has_session or is_watched:
-        return None
-    is_alone = call.count == 1 or (call.groups == call.count and follower is None)
-    if is_alone and call.oracle.ability(DrawsPlans) is None:
-        return None
-    history = History(info.length, info.vocab_size, call.given[0])
-    view = View(call.oracle, history, temperature=float(call.temperature), allowed=call.allowed)
-    found = []
-    for group in range(call.groups):
-        try:
-            fixed = fixed_batches(call.rule, view, call.streams_of(group).decisions)
-        except Infeasible:
-            return None  # every run finds out for itself
-        if fixed is None:
-            return None
-        found.append(fixed)
-    return found
-
-
+@dataclass(kw_only=True, eq=False)
 class _Drawing:
     """Draws the sequences of one call; what is charged for all of them is added up."""
 
-    def __init__(self, call: _Call) -> None:
-        self._call = call
+    oracle: Oracle
+    rule: Sampler
+    streams: Streams
+    groups: list[Streams]  # the seeds of each
+    given: StateArray
+    max_evaluations: int | None
+    temperature: float
+    allowed: Need
+    at_once: int
+    log_probs: bool
+    hears: Listener
+    first: int
+
+    def __post_init__(self) -> None:
+        """Open the accounts."""
+        count, shape, info = len(self.given), self.given.shape, self.oracle.info
         self._started = time.perf_counter()
-        self._states = call.given.copy()
-        self._group_of = call.group_of
-        self._whole = Whole()
-        self._check = ReplyCheck(call.oracle.info)
-        self._shared = Shared() if call.count > 1 else None
-        self._tally = Tally(call.hears, call.given, self._whole)
-        self._temperature = as_temperature(call.temperature)
-        self._scores = None
-        if call.log_probs:
-            self._scores = Scores.empty(call.given.shape, call.oracle.info, call.temperature)
+        self._states = self.given.copy()
+        self._whole = Whole(int((self.given == MASK).sum()))
+        self._check = ReplyCheck(info)
+        self._shared = Shared() if count > 1 else None
+        self._scores = Scores.empty(shape, info, self.temperature) if self.log_probs else None
+        # The group of each sequence, as ``np.array_split`` deals them out.
+        small, larger = divmod(count, len(self.groups))
+        sizes = np.repeat([small + 1, small], [larger, len(self.groups) - larger])
+        self._group_of = np.repeat(np.arange(len(self.groups)), sizes)
 
     def all(self) -> SampleBatch:
         """Draw all sequences."""
-        call = self._call
-        fixed = _fixed_batches(call)
+        count = len(self.given)
+        fixed = self._fixed_batches()
         results: Sequence[SampleResult]
         if fixed is None:
-            runs = Driver(self._one, call.count, at_once=call.at_once, first=call.starts_with)
-            results = runs.run(call.oracle)
+            followed = self.hears.sequence  # whose details are heard: it starts before the others
+            first = 0 if followed is None else followed - self.first
+            runs = Driver(self._one, count, at_once=self.at_once, first=first)
+            results = runs.run(self.oracle)
         else:
-            lows = range(0, call.count, call.at_once)
+            lows = range(0, count, self.at_once)
             parts = Driver(lambda k: self._portion(fixed, lows[k]), len(lows), each="portion")
-            results = self._fixed_results(fixed, slice(None), parts.run(call.oracle))
+            results = self._fixed_results(fixed, slice(None), parts.run(self.oracle))
         return self._batch(results, slice(None), self._whole.ledger)
 
     # ----- Batches that are fixed ----------------------------------------------------------
 
-    def _portion(self, fixed: list[FixedBatches], low: int) -> Asking[tuple[int, str | None]]:
-        """Draw a portion; return how many rounds it made, and why it stopped early."""
-        call = self._call
-        here = slice(low, min(low + call.at_once, call.count))
-        door, states = self._new_door(), self._states[here]
-        sequences = call.first + np.arange(here.start, here.stop)
+    def _fixed_batches(self) -> list[FixedBatches] | None:
+        """Return the batches of each group, where all are fixed and best drawn together.
+
+        Oracles that keep work of one run follow each sequence more cheaply than they answer
+        batches. Where every sequence decides on its own, its batches are as many arrays, which is
+        worth it only for oracles that keep work of many.
+        """
+        oracle, given = self.oracle, self.given
+        is_common = (given == given[0]).all() and (given == MASK).any()
+        follower = oracle.ability(FollowsRuns)
+        has_session = follower is not None and not follower.follows_many
+        if not is_common or has_session or self.hears.sequence is not None:
+            return None
+        is_alone = len(given) == 1 or (len(self.groups) == len(given) and follower is None)
+        if is_alone and oracle.ability(DrawsPlans) is None:
+            return None
+        view = self._new_run(given=given[0])
+        found = []
+        for streams in self.groups:
+            try:
+                fixed = fixed_batches(self.rule, view, streams.decisions)
+            except Infeasible:
+                return None  # every run finds out for itself
+            if fixed is None:
+                return None
+            found.append(fixed)
+        return found
+
+    def _portion(self, fixed: list[FixedBatches], low: int) -> Asking[str | None]:
+        """Draw a portion; return why it stopped early."""
+        here = slice(low, min(low + self.at_once, len(self.given)))
+        run, states = self._new_run(scores=self._scores_of(here)), self._states[here]
+        sequences = self.first + np.arange(here.start, here.stop)
         groups, group_of = np.unique(self._group_of[here], return_inverse=True)
         plans = [fixed[group].batches for group in groups.tolist()]
-        run = Together(
-            door,
-            states,
-            plans,
-            group_of,
-            commit_uniforms(call.streams, states.shape[1], sequences),
-            temperature=self._temperature,
-            scores=None if self._scores is None else self._scores.of(here),
-            max_evaluations=call.max_evaluations,
-        )
-        num_masked = int((states == MASK).sum())
-        hears = self._tally.of(low)
+        uniforms = commit_uniforms(self.streams, states.shape[1], sequences)
+        hears, whole, num_left = self.hears, self._whole, int((states == MASK).sum())
 
         def moved(who: IntArray) -> None:
+            nonlocal num_left
             if hears.wants(Step):
-                hears.tell(Step(run.rounds - 1, sequences[who], states[who]))
+                hears.tell(Step(run.ledger.stages - 1, sequences[who], states[who]))
             if hears.wants(Progress):
-                committed = num_masked - int((states == MASK).sum())
-                hears.tell(Progress("commit", committed, num_masked, door.ledger))
+                num_before, num_left = num_left, int((states == MASK).sum())
+                whole.committed += num_before - num_left
+                hears.tell(Progress("commit", whole.committed, whole.masked, whole.ledger))
 
         reason = None
         try:
-            yield from run.follow(moved, at_once=not hears.wants(Step))
+            yield from commit_together(
+                run,
+                states,
+                plans,
+                group_of,
+                uniforms,
+                max_evaluations=self.max_evaluations,
+                moved=moved,
+                at_once=not hears.wants(Step),
+            )
         except BudgetExceeded as outcome:
             reason = str(outcome)
         else:
-            require_complete(call.rule.name, int((states == MASK).sum()), states.shape[1])
+            require_complete(self.rule.name, int((states == MASK).sum()), states.shape[1])
         if hears.wants(Finished):
-            results = self._fixed_results(fixed, here, [(run.rounds, reason)])
-            hears.tell(Finished(self._batch(results, here, door.ledger)))
-        return run.rounds, reason
+            results = self._fixed_results(fixed, here, [reason])
+            hears.tell(Finished(self._batch(results, here, run.ledger)))
+        return reason
 
     def _fixed_results(
-        self, fixed: list[FixedBatches], here: slice, ends: list[tuple[int, str | None]]
+        self, fixed: list[FixedBatches], here: slice, reasons: list[str | None]
     ) -> FixedResults:
         """Return the results of sequences whose batches were fixed."""
-        call, states = self._call, self._states[here]
-        rounds = np.repeat([rounds for rounds, _ in ends], call.at_once)[: len(states)]
+        states = self._states[here]
+        common = {
+            "sampler": self.rule.name,
+            "settings": self.rule.settings,
+            "oracle_name": self._check.name,
+            "seconds": time.perf_counter() - self._started,
+            "versions": versions(),
+            "temperature": self.temperature,
+        }
         return FixedResults(
-            given=call.given[here],
+            given=self.given[here],
             states=states,
             group_of=self._group_of[here],
             fixed=fixed,
-            streams=[call.streams_of(group) for group in range(call.groups)],
-            rounds=rounds,
-            sampler=call.rule.name,
-            settings=call.rule.settings,
-            oracle_name=self._check.name,
-            seconds=time.perf_counter() - self._started,
-            temperature=self._temperature,
-            reason=next((reason for _, reason in ends if reason is not None), None),
-            first=call.first + (here.start or 0),
+            streams=self.groups,
+            common=common,
+            reason=next((reason for reason in reasons if reason is not None), None),
+            first=self.first + (here.start or 0),
         )
 
     # ----- Every sequence by itself ----------------------------------------------------------
 
     def _one(self, sequence: int) -> Asking[SampleResult]:
         """Draw one sequence."""
-        call = self._call
-        hears = self._tally.of(sequence)
-        door = self._new_door(call.max_evaluations, hears, call.first + sequence)
-        streams = call.streams_of(int(self._group_of[sequence]))
-        run = Run(
-            call.oracle,
-            given=call.given[sequence],
-            allowed=call.allowed,
-            temperature=call.temperature,
+        run = self._new_run(
+            given=self.given[sequence],
+            sequence=self.first + sequence,
             shared=self._shared,
-            door=door,
-            scores=None if self._scores is None else self._scores.of(sequence),
+            max_evaluations=self.max_evaluations,
+            scores=self._scores_of(sequence),
+            on_event=self.hears,
         )
-        result = yield from call.rule.running(run, streams)
+        result = yield from self.rule.running(run, self.groups[self._group_of[sequence]])
         self._states[sequence] = result.state
-        if hears.wants(Finished):
+        if self.hears.wants(Finished):
             here = slice(sequence, sequence + 1)
-            hears.tell(Finished(self._batch([result], here, result.ledger)))
+            self.hears.tell(Finished(self._batch([result], here, result.ledger)))
         return result
 
-    def _new_door(
-        self, most: int | None = None, hears: Listener | None = None, sequence: int = 0
-    ) -> Door:
-        call = self._call
-        return Door(
-            call.oracle,
-            max_evaluations=most,
+    def _new_run(self, **options: Any) -> Run:
+        return Run(
+            self.oracle,
+            temperature=self.temperature,
+            allowed=self.allowed,
             check=self._check,
             whole=self._whole,
-            on_event=hears,
-            sequence=sequence,
+            **options,
         )
+
+    def _scores_of(self, here: int | slice) -> Scores | None:
+        return None if self._scores is None else self._scores.of(here)
 
     def _batch(self, results: Sequence[SampleResult], here: slice, ledger: Ledger) -> SampleBatch:
         """Return some sequences with what is known of their tokens."""
-        scores = None if self._scores is None else self._scores.of(here)
+        scores = self._scores_of(here)
         return SampleBatch(
             self._states[here],
-            self._call.given[here],
+            self.given[here],
             results,
             ledger,
             token_log_probs=None if scores is None else scores.log_probs,

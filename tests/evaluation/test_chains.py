@@ -15,7 +15,7 @@ from counterprobe.evaluation.chains import (
     in_groups,
 )
 from counterprobe.oracles import Readouts
-from counterprobe.run.measuring import measure
+from counterprobe.run.run import measure
 from counterprobe.testing import CountingOracle
 
 WIDE = Limits(1000, 1000)

@@ -18,7 +18,7 @@ from counterprobe.models import Backbone
 from counterprobe.models.proteins.proteinmpnn import InverseFolding
 from counterprobe.oracles import Readouts, depends_on_order
 from counterprobe.rows import to_numpy
-from counterprobe.run.measuring import measure
+from counterprobe.run.run import measure
 from followed import Followed
 
 # One residue is given; the others may be one of two letters.

@@ -26,6 +26,7 @@ from counterprobe.oracles import (
 from counterprobe.rows import to_numpy
 from counterprobe.run import Commit, Probe
 from counterprobe.run.history import Histories, History
+from counterprobe.states import as_context
 
 MASK = cp.MASK
 
@@ -256,7 +257,7 @@ def test_one_query_has_the_same_rows_whoever_asks(forest_law, seed):
     """Followed along a run, from nothing, after an attempt that failed, and elsewhere."""
     draw = np.random.default_rng([81, seed])
     given = np.where(draw.random(forest_law.length) < 0.2, 0, MASK)
-    history = History(forest_law.length, forest_law.vocab_size, given)
+    history = History(as_context(given, forest_law.length, forest_law.vocab_size))
     oracle, plain = forest_law.oracle(), forest_law.oracle()
     round_index = 0
     while len(history.residual):

@@ -10,7 +10,6 @@ from counterprobe import Query, Readouts, samplers, testing
 from counterprobe.oracles import NUMERICAL_FLOOR, OracleInfo, RowOracle
 from counterprobe.oracles.rechecking import MOST_STATES
 from counterprobe.run import Probe
-from counterprobe.run.door import Door
 from counterprobe.states import fingerprint
 from doors import probe
 
@@ -205,7 +204,7 @@ def test_states_from_which_nothing_was_read_need_no_comparing(law):
 
 def test_the_bound_on_repeated_states_holds_for_every_query_by_itself(uniform_oracle):
     oracle = uniform_oracle(3).rechecking(1.0)
-    door = Door(oracle)
+    door = cp.run.Run(oracle)
     states = np.full((1400, 3), MASK)
     probe(door, states, [0])
     assert oracle.num_repeated == MOST_STATES

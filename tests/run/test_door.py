@@ -1,6 +1,5 @@
 """Asking, checking and charging: late replies in order, and impossible states noted."""
 
-import logging
 import warnings
 from contextlib import nullcontext
 
@@ -11,12 +10,9 @@ import counterprobe as cp
 from counterprobe import Query, Reply
 from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.run import Commit, Draft, Keep, Probe, Stream
-from counterprobe.run.door import Door
-from counterprobe.run.driver import drive
-from counterprobe.run.events import Charged, Noted, Replied
-from counterprobe.run.history import History
+from counterprobe.run.events import Charged, Replied
 from counterprobe.run.requests import Refusals
-from counterprobe.run.transcript import Event
+from counterprobe.run.transcript import Event, Note
 from counterprobe.states import fingerprint
 from counterprobe.testing import CountingOracle
 from doors import probe, rows
@@ -32,7 +28,7 @@ def masked(law, count: int = 1) -> np.ndarray:
 
 def test_a_probe_is_asked_checked_and_charged(law, counted):
     oracle = counted(law.oracle())
-    door = Door(oracle)
+    door = cp.run.Run(oracle)
     states = np.full((3, law.length), MASK)
     states[:, 0] = [0, 1, 0]
     rows = probe(door, states, [1, 2])
@@ -59,7 +55,7 @@ def test_a_bad_probe_is_refused_before_it_is_asked(
     uniform_oracle, counted, states, readouts, message
 ):
     oracle = counted(uniform_oracle())
-    door = Door(oracle)
+    door = cp.run.Run(oracle)
     with pytest.raises(ValueError, match=message):
         probe(door, states, readouts)
     assert oracle.calls == door.ledger.evaluations == 0
@@ -67,24 +63,24 @@ def test_a_bad_probe_is_refused_before_it_is_asked(
 
 def test_a_bad_reply_is_an_error_and_not_charged():
     oracle = cp.CallableOracle(lambda states: np.full((*states.shape, 2), 0.7), 3, 2)
-    door = Door(oracle)
+    door = cp.run.Run(oracle)
     with pytest.raises(cp.OracleError, match=r"state 0, position 1 sums to 1\.4"):
         probe(door, [[MASK] * 3], [1])
     assert door.ledger == cp.Ledger()
-    probe(Door(oracle.declaring(trusted=True)), [[MASK] * 3], [1])
+    probe(cp.run.Run(oracle.declaring(trusted=True)), [[MASK] * 3], [1])
 
 
 def test_a_stage_charges_what_was_asked_when_it_closes_and_when_it_fails(law):
-    door = Door(law.oracle())
+    door = cp.run.Run(law.oracle())
     states = np.full((2, law.length), MASK, dtype=np.int32)
     readouts = cp.Readouts.same(2, [0])
     with door.stage("probe") as stage:
-        rows(stage, states, readouts)
-        rows(stage, states, readouts)
+        rows(door, stage, states, readouts)
+        rows(door, stage, states, readouts)
         assert door.ledger == cp.Ledger()
     assert door.ledger == cp.Ledger(probes=4, stages=1, rows_read=4, widest_stage=4)
     with pytest.raises(RuntimeError), door.stage("probe") as stage:
-        rows(stage, states, readouts)
+        rows(door, stage, states, readouts)
         raise RuntimeError
     assert door.ledger.probes == 6
     with door.stage("probe"):
@@ -106,7 +102,7 @@ def test_a_draw_that_fails_leaves_its_evaluation_charged(law, counted):
 
 def test_a_budget_is_checked_before_the_oracle_is_asked(law, counted):
     oracle = counted(law.oracle())
-    door = Door(oracle, max_evaluations=4)
+    door = cp.run.Run(oracle, max_evaluations=4)
     states = np.full((3, law.length), MASK, dtype=np.int32)
     probe(door, states, [0])
     with pytest.raises(
@@ -115,21 +111,11 @@ def test_a_budget_is_checked_before_the_oracle_is_asked(law, counted):
         probe(door, states, [0])
     readouts = cp.Readouts.same(1, [0])
     with pytest.raises(cp.errors.BudgetExceeded), door.stage("probe") as stage:
-        rows(stage, states[:1], readouts)
-        rows(stage, states[:1], readouts)  # an open stage counts
+        rows(door, stage, states[:1], readouts)
+        rows(door, stage, states[:1], readouts)  # an open stage counts
     assert oracle.states == door.ledger.evaluations == 4
     with pytest.raises(ValueError, match=r"max_evaluations must be a whole number, got 1\.5"):
-        Door(oracle, max_evaluations=1.5)
-
-
-def test_a_run_may_be_handed_its_door(law):
-    door = Door(law.oracle())
-    run = cp.run.Run(law.oracle(), door=door)
-    run.begin(STREAMS)
-    probe(door, run.state, [0])
-    run.do(Commit([0]))
-    assert run.ledger is door.ledger
-    assert (run.ledger.probes, run.ledger.commits) == (1, 1)
+        cp.run.Run(oracle, max_evaluations=1.5)
 
 
 def test_a_commit_returns_the_rows_that_were_drawn_from(law):
@@ -169,6 +155,9 @@ def test_a_drawing_of_ones_own_replaces_the_noise(law):
 class Watching:
     """Keeps what it is told, in order."""
 
+    masked = committed = 0
+    ledger = cp.Ledger()
+
     def __init__(self):
         self.told = []
 
@@ -193,16 +182,16 @@ class Listening:
                 self.heard.append(("replied", len(event.states), len(event.readouts)))
             case Charged():
                 self.heard.append(("charged", event.stage.operation, event.ledger))
-            case Noted():
-                self.heard.append(("noted", event.note.name))
+            case Note():
+                self.heard.append(("noted", event.name))
 
 
 def test_whoever_watches_hears_of_every_stage_with_its_index(law):
     watching = Watching()
-    door = Door(law.oracle(), whole=watching)
+    door = cp.run.Run(law.oracle(), whole=watching)
     probe(door, masked(law, 2), [0])
     with door.stage("preprocess") as stage:
-        rows(stage, masked(law), cp.Readouts.same(1, [0]))
+        rows(door, stage, masked(law), cp.Readouts.same(1, [0]))
     door.record(Event("commit", 0, 0, np.array([1]), np.zeros(1, np.uint64), promoted=True))
     probe(door, masked(law, 3), [1])
     assert watching.told == [
@@ -211,12 +200,12 @@ def test_whoever_watches_hears_of_every_stage_with_its_index(law):
 
 
 def test_what_is_taken_over_is_charged_and_kept_here_and_told_once_elsewhere(law):
-    source = Door(law.oracle(), keep_notes=True)
+    source = cp.run.Run(law.oracle(), keep_notes=True)
     probe(source, masked(law, 2), [0, 1])
     source.note("found", edges=3)
     probe(source, masked(law), [2])
     watching, listening = Watching(), Listening()
-    taker = Door(law.oracle(), keep_notes=True, whole=watching, on_event=listening)
+    taker = cp.run.Run(law.oracle(), keep_notes=True, whole=watching, on_event=listening)
     probe(taker, masked(law), [0])
     before, taker_ledger = len(listening.heard), taker.ledger
     taker.adopt(source.transcript.entries)
@@ -226,48 +215,37 @@ def test_what_is_taken_over_is_charged_and_kept_here_and_told_once_elsewhere(law
     kinds = [heard[:2] for heard in listening.heard[before:]]
     assert kinds == [("charged", "probe"), ("noted", "found"), ("charged", "probe")]
     assert listening.heard[-1][2] == taker.ledger
-    Door(law.oracle()).adopt(source.transcript.entries)  # nobody needs to watch
+    cp.run.Run(law.oracle()).adopt(source.transcript.entries)  # nobody needs to watch
 
 
 def test_the_end_of_a_stage_is_told_when_it_has_been_charged(law):
     told = []
-    door = Door(law.oracle())
 
-    def tell(operation):
-        told.append((operation, door.ledger.evaluations))
+    def tell(progress):
+        told.append((progress.operation, progress.ledger.evaluations))
 
-    with door.stage("probe", tell) as stage:
-        rows(stage, masked(law, 2), cp.Readouts.same(2, [0]))
+    door = cp.run.Run(law.oracle(), on_event=cp.run.Listener(tell, cp.run.Progress))
+    with door.stage("probe") as stage:
+        rows(door, stage, masked(law, 2), cp.Readouts.same(2, [0]))
         assert told == []
-    with door.stage("probe", tell) as stage:
-        rows(stage, masked(law), cp.Readouts.same(1, [0]))
+    with door.stage("probe") as stage:
+        rows(door, stage, masked(law), cp.Readouts.same(1, [0]))
         stage.commit(np.array([0]))
-    with door.stage("probe", tell):
+    with door.stage("probe"):
         pass  # nothing was submitted: nothing is told
     assert told == [("probe", 2), ("commit", 3)]
 
 
-def test_stages_are_logged_only_for_those_who_want_to_know(law, caplog):
-    door = Door(law.oracle())
-    with caplog.at_level(logging.INFO, logger="counterprobe"):
-        probe(door, masked(law), [0])
-    assert caplog.messages == []
-    with caplog.at_level(logging.DEBUG, logger="counterprobe"), door.stage("probe") as stage:
-        rows(stage, masked(law, 2), cp.Readouts.same(2, [0, 1]))
-        stage.commit(np.array([0, 1, 2]))
-    assert caplog.messages == ["commit: 2 evaluations, 4 rows, batch of 3; total 3"]
-
-
 def test_an_event_holds_what_its_stage_was_about(law):
-    door = Door(law.oracle())
-    history = History(law.length, law.vocab_size, [1] + [MASK] * (law.length - 1))
+    door = cp.run.Run(law.oracle())
+    history = np.array([[1] + [MASK] * (law.length - 1)], dtype=np.int32)
     shown = masked(law, 2)
     shown[:, 1] = [0, 1]
     known = np.array([7], dtype=np.uint64)
     with door.stage("probe") as stage:
-        rows(stage, shown, cp.Readouts.same(2, [0]))
-        query = Query(history.state[None], cp.Readouts.same(1, [2, 1]))
-        drive(door.oracle, stage.ask(query, known))
+        rows(door, stage, shown, cp.Readouts.same(2, [0]))
+        query = Query(history, cp.Readouts.same(1, [2, 1]))
+        door.alone(stage.ask(query, known))
         stage.commit(np.array([2, 1]))
     (event,) = door.transcript.events
     assert (event.operation, event.evaluations, event.rows_read) == ("commit", 3, 4)
@@ -280,7 +258,7 @@ def test_an_event_holds_what_its_stage_was_about(law):
 @pytest.mark.parametrize("name", ["length", "vocab_size"])
 def test_an_oracle_of_no_size_is_refused_by_the_name_of_what_is_missing(law, name):
     with pytest.raises(ValueError, match=rf"oracle\.{name} must be at least 1, got 0"):
-        Door(law.oracle().declaring(**{name: 0}))
+        cp.run.Run(law.oracle().declaring(**{name: 0}))
 
 
 # ----- Checking ---------------------------------------------------------------------------------
@@ -332,18 +310,19 @@ def labelled(law):
     for size in (1, 2, 3):
         states = masked(law, size)
         states[:, 0] = np.arange(size) % law.vocab_size
-        yield f"request {size}", Query(states, cp.Readouts.same(size, [size])), None
+        readouts = cp.Readouts.same(size, [size])
+        yield Probe(states, readouts, label=f"request {size}"), Query(states, readouts)
 
 
 @pytest.mark.parametrize("kind", [CountingOracle, ReadsAhead])
 def test_every_label_comes_with_its_own_rows_and_every_state_is_charged_once(law, kind):
     oracle = kind(law.oracle())
-    door = Door(oracle)
+    door = cp.run.Run(oracle)
     with door.stage("probe") as stage:
         found = []
-        drive(oracle, stage.ask_all(labelled(law), lambda *one: found.append(one)))
-    assert [label for label, _ in found] == ["request 1", "request 2", "request 3"]
-    for (_, read), (_, query, _) in zip(found, labelled(law), strict=True):
+        door.alone(stage.ask_all(labelled(law), lambda *one: found.append(one)))
+    assert [probe.label for probe, *_ in found] == ["request 1", "request 2", "request 3"]
+    for _, query, read in found:
         assert np.array_equal(read.dense(), law.oracle().ask(query).rows.dense())
     assert door.ledger == cp.Ledger(probes=6, stages=1, rows_read=6, widest_stage=6)
     assert oracle.states == 6
@@ -355,18 +334,18 @@ def test_the_first_request_past_the_budget_is_refused_and_never_reaches_the_orac
     law, kind, budget, answered
 ):
     oracle = kind(law.oracle())
-    door = Door(oracle, max_evaluations=budget)
+    door = cp.run.Run(oracle, max_evaluations=budget)
     seen = []
     refused = pytest.raises(cp.errors.BudgetExceeded, match=f"max_evaluations is {budget}")
     with refused if answered < 3 else nullcontext(), door.stage("probe") as stage:
-        drive(oracle, stage.ask_all(labelled(law), lambda label, _: seen.append(label)))
+        door.alone(stage.ask_all(labelled(law), lambda probe, *_: seen.append(probe.label)))
     assert len(seen) == answered
     assert oracle.states == door.ledger.evaluations == [0, 1, 3, 6][answered]
 
 
 def test_an_error_of_whoever_makes_the_requests_comes_in_its_turn(law):
     oracle = ReadsAhead(law.oracle())
-    door = Door(oracle)
+    door = cp.run.Run(oracle)
 
     def requests():
         yield from labelled(law)
@@ -374,7 +353,7 @@ def test_an_error_of_whoever_makes_the_requests_comes_in_its_turn(law):
 
     seen = []
     with pytest.raises(KeyError, match="mine"), door.stage("probe") as stage:
-        drive(oracle, stage.ask_all(requests(), lambda label, _: seen.append(label)))
+        door.alone(stage.ask_all(requests(), lambda probe, *_: seen.append(probe.label)))
     assert len(seen) == 3 and door.ledger.probes == oracle.states == 6
 
 
@@ -386,16 +365,16 @@ def test_replies_that_nobody_will_look_at_are_dropped(law, problem):
                 raise problem
 
     oracle = Failing(law.oracle())
-    door = Door(oracle)
+    door = cp.run.Run(oracle)
     many = (request for _ in range(3) for request in labelled(law))
 
-    def consume(label, rows):
-        assert label == "request 1"
+    def consume(probe, query, rows):
+        assert probe.label == "request 1"
         if problem is None:
             raise RuntimeError("enough")
 
     with pytest.raises((RuntimeError, ConnectionError)), door.stage("probe") as stage:
-        drive(oracle, stage.ask_all(many, consume))
+        door.alone(stage.ask_all(many, consume))
     assert oracle.states == door.ledger.probes == 1
     assert (oracle.furthest, oracle.waiting) == (3, 0)
     assert oracle.dropped == 2
@@ -454,13 +433,15 @@ def test_possible_states_are_answered_in_any_order_and_the_others_noted(copies, 
 
 @pytest.mark.parametrize("kind", [CountingOracle, ReadsAhead])
 def test_a_refusal_that_nobody_notes_is_an_error_in_its_turn(copies, kind):
-    door, seen = Door(kind(copies.oracle()).declaring(trusted=True)), []
+    door, seen = cp.run.Run(kind(copies.oracle()).declaring(trusted=True)), []
+    readouts = cp.Readouts.same(1, [2])
     requests = [
-        (k, Query(every_pair()[k : k + 1], cp.Readouts.same(1, [2])), None) for k in (0, 1, 4)
+        (Probe(states, readouts, label=k), Query(states, readouts))
+        for k, states in ((k, every_pair()[k : k + 1]) for k in (0, 1, 4))
     ]
     said = "x0=0, x1=1 has probability zero"
     with pytest.raises(cp.errors.ImpossibleState, match=said), door.stage("probe") as stage:
-        drive(door.oracle, stage.ask_all(requests, lambda label, _: seen.append(label)))
+        door.alone(stage.ask_all(requests, lambda probe, *_: seen.append(probe.label)))
     assert seen == [0] and door.ledger.probes == 1
 
 

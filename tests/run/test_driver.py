@@ -309,9 +309,8 @@ def test_a_refusal_is_shared_with_its_charges(law, counted):
 def test_what_was_looked_at_last_is_kept_longest():
     shared, computed = Shared(most=2), []
     for name in "abacbca":
-        if shared.find(name) is None:
-            shared.add(name)
-            computed.append(name)
+        _, is_new = shared.find(name)
+        computed += [name] * is_new
     assert computed == ["a", "b", "c", "b", "a"], "a was looked at after b, so b made way for c"
 
 

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.run import Finished, Listener, Progress, Step, View, events, tell_all
-from counterprobe.run.door import Door
-from counterprobe.run.events import Announced, Charged, Closed, Drew, Noted, Opened, Replied
-from counterprobe.run.history import History
-from counterprobe.run.transcript import Event
+from counterprobe.run import Finished, Listener, Progress, Step, events, tell_all
+from counterprobe.run.events import Announced, Charged, Closed, Drew, Opened, Replied
+from counterprobe.run.transcript import Event, Note
 
 STREAMS = cp.Streams(3, 4)
 
@@ -32,29 +30,29 @@ class Hearing:
         self.opening: Any = None
 
     def __call__(self, event: events.RunEvent) -> None:
-        assert not isinstance(event, events.WHOLE) and event.sequence == self.sequence
+        assert not isinstance(event, events.WHOLE)
         match event:
             case Opened():
                 self.heard.append("opened")
                 self.opening = event
                 self.tokens = {k: int(t) for k, t in enumerate(event.given) if t != cp.MASK}
-            case Announced(_, purpose):
+            case Announced(purpose):
                 self.heard.append(f"announced {purpose}")
-            case Replied(_, states, readouts, rows):
+            case Replied(states, readouts, rows):
                 assert len(rows) == len(readouts)
                 assert (states[readouts.state_index, readouts.position] == cp.MASK).all()
                 self.evaluations += len(states)
                 self.rows_read += len(rows)
-            case Drew(_, positions, tokens, rows):
+            case Drew(positions, tokens, rows):
                 assert len(positions) == len(tokens)
                 assert rows is None or len(rows) == len(tokens)
                 self.tokens.update(zip(positions.tolist(), tokens.tolist(), strict=True))
-            case Charged(_, stage, ledger):
+            case Charged(stage, ledger):
                 self.heard.append(stage.operation)
                 self.ledgers.append(ledger)
-            case Noted(_, note):
+            case Note() as note:
                 self.heard.append(f"noted {note.name}")
-            case Closed(_, result):
+            case Closed(result):
                 self.heard.append("closed")
                 self.result = result
 
@@ -131,9 +129,9 @@ def test_what_was_shared_is_heard_as_it_was_charged(forest_law):
     hearing = Hearing()
     source = cp.run.Run(forest_law.oracle(), keep_notes=True)
     source.do(cp.run.Preprocess())
-    source.view.note("found", edges=np.empty((0, 2)))
+    source.note("found", edges=np.empty((0, 2)))
     taker = cp.run.Run(forest_law.oracle(), on_event=hearing)
-    taker._door.adopt(source.transcript.entries)
+    taker.adopt(source.transcript.entries)
     assert hearing.heard == ["preprocess", "noted found"]
     assert hearing.ledgers == [source.ledger]
 
@@ -146,11 +144,10 @@ NOWHERE, NO_PRINTS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
 def test_details_are_told_of_one_sequence_and_only_notes_are_kept(law, keep_notes, sequence):
     heard: list[Any] = []
     listener = Listener(heard.append, (), sequence)
-    door = Door(law.oracle(), keep_notes=keep_notes, on_event=listener, sequence=1)
+    door = cp.run.Run(law.oracle(), keep_notes=keep_notes, on_event=listener, sequence=1)
     event = Event("probe", 1, 1, NOWHERE, NO_PRINTS)
     door.note("found", edges=2)
-    history = History(law.length, law.vocab_size, None)
-    View(law.oracle(), history, door=door).detail("seen", tokens=3)
+    door.detail("seen", tokens=3)
     door.record(event)
     kept = ["found"] if keep_notes or sequence == 1 else []
     assert [note.name for note in door.transcript.notes] == kept
@@ -159,8 +156,8 @@ def test_details_are_told_of_one_sequence_and_only_notes_are_kept(law, keep_note
         assert heard == []
         return
     *noted, charged = heard
-    assert [told.note.name for told in noted] == [*kept, "seen"]
-    assert charged == Charged(1, event, cp.Ledger(probes=1, stages=1, rows_read=1, widest_stage=1))
+    assert [told.name for told in noted] == [*kept, "seen"]
+    assert charged == Charged(event, cp.Ledger(probes=1, stages=1, rows_read=1, widest_stage=1))
 
 
 # ----- Who hears what -----------------------------------------------------------------------

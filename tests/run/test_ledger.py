@@ -11,23 +11,6 @@ def test_sums():
     assert ledger.stages_without_selection == 2
 
 
-def test_a_charge_adds_to_every_count_and_keeps_the_widest_stage():
-    before = Ledger(1, 2, 3, 4, 5, 6, 7)
-    after = before.charge(
-        preprocessing=10,
-        probes=20,
-        commits=30,
-        stages=40,
-        rows_read=50,
-        stage_width=5,
-        selected_commits=70,
-    )
-    assert after == Ledger(11, 22, 33, 44, 55, 6, 77)
-    assert before == Ledger(1, 2, 3, 4, 5, 6, 7)
-    assert before.charge(stage_width=8) == Ledger(1, 2, 3, 4, 5, 8, 7)
-    assert before.charge() == before
-
-
 def test_a_ledger_as_plain_values():
     assert Ledger(1, 2, 3, 4, 5, 6, 7).as_dict() == {
         "preprocessing": 1,

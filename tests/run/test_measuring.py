@@ -9,7 +9,7 @@ import counterprobe as cp
 from counterprobe.errors import BudgetExceeded, OracleError, ZeroProbabilityWarning
 from counterprobe.oracles import FollowsRuns, Query, Readouts
 from counterprobe.run import Probe, Stream
-from counterprobe.run.measuring import measure
+from counterprobe.run.run import measure
 from counterprobe.testing import CountingOracle
 
 

@@ -119,7 +119,7 @@ def test_only_rules_that_mask_again_may_probe_with_committed_positions_masked(la
     for k, position in enumerate([3, 0]):
         plain = plain_rows(law, states[k], [position])
         assert (rows.take(np.array([k])).masses == plain.masses).all()
-    assert run.ledger == paid.charge(probes=2, stages=1, rows_read=2, stage_width=2)
+    assert run.ledger == paid + cp.Ledger(probes=2, stages=1, rows_read=2, widest_stage=2)
     assert run.ledger.evaluations == oracle.states
     assert run.used == Need.REMASK
     bare = begun(law.oracle(), allowed=~Need.REMASK)
@@ -146,11 +146,11 @@ def test_the_state_read_beside_others_is_not_submitted_again(law, allowed):
     assert (reading.rows.masses == plain_rows(law, plain.state, left).masses).all()
     tokens = run.do(Commit(left[:2], reading)).tokens
     assert tokens.tolist() == plain.do(Commit(left[:2])).tokens.tolist()
-    wave = paid.charge(probes=2, stages=1, rows_read=1 + len(left), stage_width=2)
+    wave = paid + cp.Ledger(probes=2, stages=1, rows_read=1 + len(left), widest_stage=2)
     if Need.SELECT in allowed:
-        assert run.ledger == wave.charge(probes=-1, commits=1, selected_commits=1)
+        assert run.ledger == wave + cp.Ledger(probes=-1, commits=1, selected_commits=1)
     else:
-        assert run.ledger == wave.charge(commits=1, stages=1, rows_read=2, stage_width=1)
+        assert run.ledger == wave + cp.Ledger(commits=1, stages=1, rows_read=2, widest_stage=1)
     assert run.transcript.replay() == run.ledger
 
 

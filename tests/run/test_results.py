@@ -9,7 +9,6 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.run import Commit, Probe, Remask
-from counterprobe.run.transcript import Transcript
 from counterprobe.samplers import RandomBalanced, Sequential
 
 STREAMS = cp.Streams(8, 9)
@@ -103,12 +102,6 @@ def test_the_history_of_any_number_of_rounds_begins_with_the_context(law, rounds
     assert stopped.num_committed == rounds
     expected = np.nan if rounds == 0 else 1.0
     assert stopped.tokens_per_forward == pytest.approx(expected, nan_ok=True)
-
-
-def test_a_result_without_its_transcript_shows_what_stood_in_the_end(result):
-    read = replace(result, undone=2, transcript=Transcript())
-    assert read.history.tolist() == result.history.tolist()
-    assert len(read.history) == 3
 
 
 def test_a_run_that_stopped_early_has_a_state_and_no_sequence_and_its_summary_says_so(law):

@@ -11,7 +11,8 @@ from counterprobe import Need, Readouts
 from counterprobe.radii import RowRadii
 from counterprobe.run import Commit, Draft, Keep, Preprocess, Probe, Read, Remask, Share, Stream
 from counterprobe.run.driver import Shared
-from counterprobe.run.events import Announced, Charged, Drew, Noted, Replied
+from counterprobe.run.events import Announced, Charged, Drew, Replied
+from counterprobe.run.transcript import Note
 from counterprobe.samplers import Packed, RandomBalanced, Sequential
 from counterprobe.states import fingerprint
 from selecting import commit_selected
@@ -97,6 +98,21 @@ def test_a_selected_commit_is_one_evaluation_with_the_right_and_two_without(law)
     assert bare.used == Need.NONE
     assert bare.allowed == Need.VERIFY
     assert positions.tolist() == [law.length - 1]
+
+
+@pytest.mark.parametrize("has_read", [False, True])
+@pytest.mark.parametrize("hands_in", [False, True])
+def test_a_current_state_that_was_probed_is_paid_twice_unless_the_commit_hands_it_in(
+    law, counted, has_read, hands_in
+):
+    oracle = counted(law.oracle())
+    run = begun(oracle)
+    reading = run.do(Read()) if has_read else run.do(Probe(run.state, run.residual)).at(0)
+    assert (run.ledger.probes, run.ledger.commits) == (1, 0)
+    run.do(Commit([0], reading if hands_in else None))
+    assert (run.ledger.probes, run.ledger.commits) == ((0, 1) if hands_in else (1, 1))
+    assert run.ledger.evaluations == run.ledger.stages == oracle.states == 2 - hands_in
+    assert run.used == (Need.SELECT if hands_in else Need.NONE)
 
 
 # ----- Commits ------------------------------------------------------------------------------
@@ -459,7 +475,7 @@ def test_a_run_repeats_what_its_oracle_declares_and_its_own_terms():
     run = cp.run.Run(oracle, allowed=allowed, temperature=0.5, sequence=7)
     assert (run.length, run.vocab_size, run.row_error) == (3, 2, 0.25)
     assert run.row_radii == RowRadii(0.25, 0.125, 0.5)
-    assert (run.oracle_name, run.oracle_content, run.offers_attention) == ("declared", None, False)
+    assert (run.oracle_name, run.oracle.digest, run.offers_attention) == ("declared", None, False)
     assert (run.allowed, run.temperature, run.sequence) == (allowed, 0.5, 7)
     assert run.used is Need.NONE
     for sequence, said in ((-1, "at least 0, got -1"), (1.5, r"a whole number, got 1\.5")):
@@ -560,14 +576,14 @@ class Hearing:
 
     def __call__(self, event):
         match event:
-            case Drew(_, positions, tokens, rows):
+            case Drew(positions, tokens, rows):
                 masses = None if rows is None else np.asarray(rows.dense()).tolist()
                 self.heard.append(("drew", positions.tolist(), tokens.tolist(), masses))
-            case Charged(_, stage):
+            case Charged(stage):
                 self.heard.append(("charged", stage.operation, stage.positions.tolist()))
-            case Announced(_, purpose, facts):
+            case Announced(purpose, facts):
                 self.heard.append(("announced", purpose, facts))
-            case Noted(_, note):
+            case Note() as note:
                 self.heard.append(("noted", note.name, note.content))
 
 
@@ -586,7 +602,7 @@ def beside(run: cp.run.Run) -> cp.run.Reading:
 KNOWING = {
     "commit": lambda run, batch: run.do(Commit(batch)).tokens,
     "selected": lambda run, batch: commit_selected(run, lambda residual, rows: batch)[1],
-    "known": lambda run, batch: run.do(Commit(batch, run.do(Draft()).reading)).tokens,
+    "known": lambda run, batch: run.do(Commit(batch, run.do(Draft()))).tokens,
     "candidates": lambda run, batch: (run.do(Draft()), run.do(Keep(batch)))[1],
     "beside": lambda run, batch: run.do(Commit(batch, beside(run))).tokens,
 }

@@ -7,10 +7,8 @@ import counterprobe as cp
 from counterprobe import Query, testing
 from counterprobe.errors import BudgetExceeded
 from counterprobe.oracles import FollowsRuns, KeptWork
-from counterprobe.run.door import Door
 from counterprobe.run.drawing import Scores
-from counterprobe.run.driver import drive
-from counterprobe.run.together import Together
+from counterprobe.run.together import commit_together
 from counterprobe.samplers import RandomBalanced, Sequential, Spread
 from counterprobe.streams import commit_uniforms
 
@@ -36,15 +34,14 @@ class Portion:
             self.states[:] = given
         self.log_probs = np.full(self.states.shape, np.nan)
         uniforms = commit_uniforms(STREAMS, length, np.arange(len(group_of)))
-        self.door = Door(oracle)
-        self.run = Together(
+        self.door = cp.run.Run(oracle, temperature=temperature, scores=Scores(self.log_probs))
+        self.asking = commit_together(
             self.door, self.states, plans, np.array(group_of), uniforms,
-            temperature=temperature, scores=Scores(self.log_probs),
             max_evaluations=max_evaluations,
         )  # fmt: skip
 
-    def follow(self, **options):
-        drive(self.door.oracle, self.run.follow(**options))
+    def follow(self):
+        self.door.alone(self.asking)
         return self
 
 
@@ -90,7 +87,7 @@ def test_results_are_those_of_the_runs_alone(law):
 def test_a_bad_batch_is_refused_before_anything_is_asked(law, counted, batch):
     oracle = counted(law.oracle())
     with pytest.raises(ValueError, match=r"batch|committed already"):
-        Portion(oracle, [[[1], batch]], [0, 0])
+        Portion(oracle, [[[1], batch]], [0, 0]).follow()
     assert oracle.states == 0
 
 
@@ -202,7 +199,7 @@ def test_a_round_past_the_budget_is_not_made(law, counted):
         portion.follow()
     assert oracle.states == portion.door.ledger.evaluations == 5
     assert (portion.states[:2, 2] == MASK).all()
-    assert portion.run.rounds == 2
+    assert portion.door.ledger.stages == 2
 
 
 @pytest.mark.parametrize(("sampler", "orders"), [

@@ -27,7 +27,7 @@ def hand_made_run(oracle: cp.Oracle, *, keep_notes: bool = False) -> cp.run.Run:
         cp.run.Probe(sources[:2], cp.Readouts.every_masked(sources[:2])),
     ]
     run.do(Stream(iter(requests), lambda request, rows: None))
-    run.view.note("votes", edges=[(0, 1)])
+    run.note("votes", edges=[(0, 1)])
     run.do(Probe(state, [0]))
     run.do(Commit([2, 0]))
     commit_selected(run, lambda residual, rows: residual[:1])

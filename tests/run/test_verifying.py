@@ -6,7 +6,6 @@ import pytest
 import counterprobe as cp
 from counterprobe import Need
 from counterprobe.run import Draft, Keep, Noise, Probe, Remask, Stream, Verify
-from counterprobe.run.drawing import promoted_commit
 from counterprobe.run.transcript import Event, Note, Transcript
 
 MASK = cp.MASK
@@ -170,7 +169,7 @@ def test_what_another_run_probed_in_a_wide_stage_is_taken_over_with_its_history(
     monkeypatch.setattr(cp.run.door, "MAX_FINGERPRINTS", 1)
     first, second = begun(law.oracle()), begun(law.oracle())
     first.do(Probe(np.stack([first.state, first.state]), [0]))
-    second._door.adopt(first.transcript.entries)
+    second.adopt(first.transcript.entries)
     second.do(Verify([0], [1], UNSCORED))
     assert (second.ledger.probes, second.ledger.commits) == (1, 1)
 
@@ -198,9 +197,9 @@ def test_a_probe_is_open_until_it_becomes_a_commit(seed):
         elif kind == "promoted":
             if not is_open[int(one[0])]:
                 with pytest.raises(ValueError, match="the current state was not probed"):
-                    promoted_commit(transcript, one[0], nowhere)
+                    transcript.promote(one[0], nowhere)
                 continue
-            event = promoted_commit(transcript, one[0], np.array([5]))
+            event = transcript.promote(one[0], np.array([5]))
             assert (event.operation, event.evaluations, event.rows_read) == ("commit", 0, 0)
             assert event.promoted and not event.selected and event.positions.tolist() == [5]
             assert (event.fingerprints.tolist(), event.fingerprints.dtype) == (one, np.uint64)

@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.run.events import Listener, Tally
 from counterprobe.run.transcript import Event, Whole
-
-MASK = cp.MASK
 
 
 def event(evaluations: int, operation="probe", **options) -> Event:
@@ -51,23 +48,3 @@ def test_the_whole_is_what_adding_up_the_stages_of_every_run_gives(seed):
         sums = {name: sum(getattr(ledger, name) for ledger in ledgers) for name in names}
         depth = max(ledger.stages for ledger in ledgers)
         assert whole.ledger == cp.Ledger(stages=depth, widest_stage=max(widths.values()), **sums)
-
-
-def test_progress_of_many_runs_is_told_as_one_forwards_and_backwards():
-    told = []
-    whole = Whole()
-    tally = Tally(Listener(told.append), np.array([[MASK, 0, MASK], [1, 1, MASK]]), whole)
-    first, second = tally.of(0), tally.of(1)
-    alone = cp.Ledger(probes=99)
-    first(cp.run.Progress("probe", 0, 2, alone))
-    whole.charge(event(2), 0)
-    second(cp.run.Progress("commit", 1, 1, alone))
-    first(cp.run.Progress("commit", 2, 2, alone))
-    second(cp.run.Progress("remask", 0, 1, alone))
-    charged = cp.Ledger(probes=2, stages=1, rows_read=10, widest_stage=2)
-    assert told == [
-        cp.run.Progress("probe", 0, 3, cp.Ledger()),
-        cp.run.Progress("commit", 1, 3, charged),
-        cp.run.Progress("commit", 3, 3, charged),
-        cp.run.Progress("remask", 2, 3, charged),
-    ]

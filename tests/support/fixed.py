@@ -3,8 +3,7 @@
 import numpy as np
 
 import counterprobe as cp
-from counterprobe.run import View
-from counterprobe.run.history import History
+from counterprobe.run import Run
 from counterprobe.samplers.base import fixed_batches
 
 
@@ -13,6 +12,6 @@ def batches_of(sampler: cp.samplers.Sampler, residual: np.ndarray, rng) -> list[
     given = np.zeros(int(residual.max()) + 1, dtype=np.int64)
     given[residual] = cp.MASK
     oracle = cp.CallableOracle(lambda states: np.full((*states.shape, 2), 0.5), len(given), 2)
-    fixed = fixed_batches(sampler, View(oracle, History(len(given), 2, given)), rng)
+    fixed = fixed_batches(sampler, Run(oracle, given=given), rng)
     assert fixed is not None
     return [np.asarray(batch) for batch in fixed.batches]

@@ -16,7 +16,7 @@ class Screen(_CompressedScreen):
 
     def __init__(self, run: cp.run.Run, **settings: object) -> None:
         rng, rows = cp.Streams.from_seed(1).decisions, run.do(Preprocess())
-        super().__init__(run.view, rng, CompressedSettings(**settings), rows)
+        super().__init__(run, rng, CompressedSettings(**settings), rows)
         self.asks = run
 
     def now(self, requests: Generator[Any, Any, T]) -> T:

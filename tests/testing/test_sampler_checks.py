@@ -128,8 +128,8 @@ class Peeking(Base):
     """Its order depends on what the commit noise will be."""
 
     def unmask(self, view, rng):
-        drawn = view._stand.__self__._commit_noise.uniforms(np.array([1]))[0]
-        first = int(drawn * 1000) % len(view.residual)
+        noise = view._commit_noise.uniforms(np.array([1]))[0]
+        first = int(noise * 1000) % len(view.residual)
         yield Commit(view.residual[[first]])
         while not view.is_complete:
             yield Commit(view.residual[:1])
@@ -139,7 +139,7 @@ class Uncounted(Base):
     """Asks the oracle behind the run's back."""
 
     def unmask(self, view, rng):
-        view._oracle.rows(view.state[None], cp.Readouts.same(1, view.residual))
+        view.oracle.rows(view.state[None], cp.Readouts.same(1, view.residual))
         yield Commit(view.residual)
 
 
@@ -286,6 +286,20 @@ class EditableKnob(Editable):
     batches: int = 3
 
 
+class Neighbourly(Base):
+    """Commits as many positions at a time as runs of it are alive."""
+
+    alive = 0
+
+    def unmask(self, view, rng):
+        Neighbourly.alive += 1
+        try:
+            while not view.is_complete:
+                yield Commit(view.residual[: Neighbourly.alive])
+        finally:
+            Neighbourly.alive -= 1
+
+
 class Deaf(Base):
     """Takes its tokens from a seed of its own."""
 
@@ -301,7 +315,7 @@ class Deaf(Base):
         (checks.check_needs, Undeclared, r"used \['select'\], declared \[\]"),
         (checks.check_needs, Repentant, r"used \['remask'\], declared \[\]"),
         (checks.check_remasking, Repentant, "took commits back without REMASK"),
-        (checks.check_remasking, Silent, "1 taken back do not leave 3"),
+        (checks.check_remasking, Silent, "0 taken back do not leave 3"),
         (checks.check_remasking, Careless, "masked given context"),
         (checks.check_seeds, Forgetful, "did not repeat itself"),
         (checks.check_seeds, Deaf, "another commit seed drew the same"),
@@ -311,6 +325,7 @@ class Deaf(Base):
         (checks.check_stages, Insistent, "cannot list the requests of a stage .*IndexError"),
         (checks.check_stages, Overwriting, "stage 0 asks otherwise"),
         (checks.check_stages, Growing, "stage 0 asks otherwise"),
+        (checks.check_side_by_side, Neighbourly, "sequence 0 differs beside others"),
         (checks.check_complete_input, Greedy, "charged for a complete input"),
         (checks.check_settings, EditableKnob, "setting 'batches' can be edited"),
     ],

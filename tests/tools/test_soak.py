@@ -73,8 +73,8 @@ def test_what_is_not_conserved_is_broken():
     masked[2] = cp.MASK
     ledger = result.ledger
     cases = {
-        "charged 4, answered 5": replace(result, ledger=ledger.charge(commits=-1)),
-        "rows read": replace(result, ledger=ledger.charge(rows_read=1)),
+        "charged 4, answered 5": replace(result, ledger=ledger + cp.Ledger(commits=-1)),
+        "rows read": replace(result, ledger=ledger + cp.Ledger(rows_read=1)),
         "5 positions committed, 4 stand, 0 taken back": replace(result, state=masked),
         "5 positions committed, 5 stand, 1 taken back": replace(result, undone=1),
     }

@@ -22,7 +22,6 @@ from counterprobe.plots import draw_rounds
 from counterprobe.report import Table
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.results import StopReason
-from counterprobe.run.showing import sequence_cells
 from counterprobe.states import MASK
 
 __all__ = [
@@ -127,7 +126,7 @@ def _report(made: Sequence[Drawn], seed: int) -> None:
     every = []
     for one in made:
         if one.batch.texts is None:
-            output.report(Table(one.name, *sequence_cells(one.batch)))
+            output.report(Table(one.name, *one.batch.cells()))
         else:
             every += designs_of(
                 one.batch, one.task, one.name, temperature=one.text.temperature, seed=seed

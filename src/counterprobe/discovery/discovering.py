@@ -174,7 +174,7 @@ def _exact(
 ) -> Structure:
     """Return what a compressed screen certified, and say that it is over."""
     run = runs.run
-    run.view.note("terminal", edges=findings.edges, is_resolved=findings.is_resolved)
+    run.note("terminal", edges=findings.edges, is_resolved=findings.is_resolved)
     num_open = len(run.residual) - int(findings.is_resolved[run.residual].sum())
     reason = f"edges certified: {len(findings.edges)}; positions left unresolved: {num_open}"
     runs.close("discovered", reason, *filter(None, [findings.reason, findings.handover]))
@@ -241,7 +241,7 @@ def _found(run: Run, found: Findings | SoftFindings) -> dict[str, Any]:
 def _about(
     run: Run, settings: CompressedSettings | SoftSettings, seeds: Streams
 ) -> dict[str, Any]:
-    content = run.oracle_content
+    content = run.oracle.digest
     return {
         "oracle": run.oracle_name,
         **({} if content is None else {"oracle_content": content}),
@@ -285,7 +285,7 @@ def _soft(
 ) -> Structure:
     """Run the soft screen and return what it found."""
     run = runs.run
-    is_enough = None if is_fixed else EnoughForPlans(run.view, seeds.decisions)
+    is_enough = None if is_fixed else EnoughForPlans(run, seeds.decisions)
     with arbitrary_tokens():
         found = run.call(soft_screen, seeds.decisions, settings, is_enough=is_enough)
     rate = f"at a false discovery rate of {found.false_discovery_rate:.3f}"

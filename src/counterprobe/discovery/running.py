@@ -57,7 +57,7 @@ class DiscoveryRuns:
         why : str
             A sentence for people.
         """
-        self.run.view.note("message", text=why)
+        self.run.note("message", text=why)
         self.spent = spent = self.ledger
         self.run = self._new_run(
             self._hears.changing(Charged, lambda told: replace(told, ledger=spent + told.ledger))
@@ -68,4 +68,4 @@ class DiscoveryRuns:
         if self.run.tell is not None:
             seconds = time.perf_counter() - self._started
             ended = Ended(self.ledger, stop, reason, seconds, self.run.state, notes)
-            self.run.tell(Closed(self.run.sequence, ended))
+            self.run.tell(Closed(ended))

@@ -47,9 +47,9 @@ from counterprobe.oracles import Oracle, as_oracle, depends_on_order
 from counterprobe.planning import Plan
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.ledger import Ledger, Need
-from counterprobe.run.measuring import measure
 from counterprobe.run.requests import Requests
 from counterprobe.run.results import SampleResult, StopReason
+from counterprobe.run.run import measure
 from counterprobe.states import as_contexts
 from counterprobe.streams import keyed_generator
 

@@ -30,8 +30,8 @@ from counterprobe.evaluation.chain_rule_kl import standard_error
 from counterprobe.oracles import Oracle, Readouts, as_oracle
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.measuring import measure
 from counterprobe.run.requests import Probe, Requests, Stream
+from counterprobe.run.run import measure
 from counterprobe.states import MASK, as_context
 from counterprobe.streams import keyed_generator
 from counterprobe.targets.information import (

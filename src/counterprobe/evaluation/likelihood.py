@@ -30,8 +30,8 @@ from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracles import Oracle, Readouts, as_oracle, depends_on_order
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.measuring import measure
 from counterprobe.run.requests import Probe, Requests, Stream
+from counterprobe.run.run import measure
 from counterprobe.states import MASK, as_contexts, as_states
 from counterprobe.streams import keyed_generator
 

@@ -26,10 +26,9 @@ from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
 from counterprobe.infilling.family import numbers_of, places_by_number
 from counterprobe.infilling.task import Task, as_template, make_task
 from counterprobe.models import MaskedModel
-from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.results import Choice
-from counterprobe.run.view import View
+from counterprobe.run.run import Run
 from counterprobe.samplers.balanced import Spread
 from counterprobe.samplers.base import Sampler, fixed_batches
 from counterprobe.samplers.planned import MeasuredPrice, Planned
@@ -224,7 +223,7 @@ def _priced(
     plans = [list(rule.plan(masked, one).batches) for one in each]
     evaluations = float(np.mean([len(plan) for plan in plans]))
     free = Spread(batches=math.ceil(evaluations), distances=task.distances)
-    view = View(task.oracle, History(task.oracle.length, task.oracle.vocab_size, task.given))
+    view = Run(task.oracle, given=task.given)
     fixed = [fixed_batches(free, view, one) for one in each]
     others = [[np.asarray(batch) for batch in one.batches] for one in fixed if one is not None]
     seed = int(streams.decisions("price of a structure").integers(2**63))

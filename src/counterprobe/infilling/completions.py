@@ -24,8 +24,8 @@ from counterprobe.models.template import Allowed
 from counterprobe.oracles import Readouts
 from counterprobe.rows import to_numpy
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.measuring import measure
 from counterprobe.run.requests import Probe, Requests
+from counterprobe.run.run import measure
 from counterprobe.states import MASK
 
 __all__ = ["Completion", "Completions", "fill_mask"]

@@ -147,7 +147,7 @@ class SteppedBlock:
             temperature=1.0 if temperature > 0 else 0.0,
         )
         self._run.begin(streams)
-        rule_of_block = rule.unmask(self._run.view, streams.decisions)
+        rule_of_block = rule.unmask(self._run, streams.decisions)
         self._driver = Driver(lambda _: self._run.follow(rule_of_block))
         self._asked = [] if self.is_complete else self._pending()
 

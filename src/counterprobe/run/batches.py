@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from counterprobe.arrays import FloatArray, StateArray
-from counterprobe.report import Section, Shown
+from counterprobe.report import Facts, Note, Section, Shown, Table
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.results import Choice, SampleResult, first_tokens
 from counterprobe.states import MASK
 
 __all__ = ["SampleBatch"]
 
-# Sequences that are printed.
-SHOWN = 3
+# Sequences that are printed, and that a display has.
+SHOWN, DISPLAYED = 3, 10
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -188,9 +188,36 @@ class SampleBatch(Shown):
 
     def sections(self) -> list[Section]:
         """Return what a display or a page of it shows: what it cost, why so, and sequences."""
-        from counterprobe.run.showing import batch_sections
+        first, *rest = str(self).splitlines()
+        shown: list[Section] = [Note(first)]
+        if self.choice is not None:
+            shown.append(Note(str(self.choice), is_decision=True))
+            rest = rest[1:]
+        if self.num_completed < len(self) and rest:
+            shown.append(Note(rest[0]))
+        each = f"{self.tokens_per_forward:.3g}"
+        shown.append(Facts("", {**self.ledger.shown(), "tokens per evaluation": each}))
+        columns, rows = self.cells()
+        if rows:
+            left = len(rows) - DISPLAYED
+            notes = [f"... and {left:,} more"] if left > 0 else []
+            title = "sequences" if self.scores is None else "sequences, the best score first"
+            shown.append(Table(title, columns, rows[:DISPLAYED], notes))
+        return shown
 
-        return batch_sections(self)
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """Return headings and a row for every finished sequence, by score where there is one."""
+        scores = self.scores
+        order = np.arange(len(self)) if scores is None else np.argsort(scores, kind="stable")
+        finished = order[(self.sequences[order] != MASK).all(axis=1)]
+        columns = ["number", "evaluations", *(["score"] if scores is not None else []), "sequence"]
+        rows = []
+        for k in finished.tolist():
+            row = [str(k + 1), f"{self.results[k].ledger.evaluations:,}"]
+            if scores is not None:
+                row.append(f"{scores[k]:.4g}" if np.isfinite(scores[k]) else "-")
+            rows.append([*row, self.texts[k] if self.texts else first_tokens(self.sequences[k])])
+        return columns, rows
 
     def summary(self) -> dict[str, Any]:
         """Return the whole as plain values, without its sequences."""

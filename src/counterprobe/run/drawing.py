@@ -18,8 +18,9 @@ every fingerprint, only the history that it was asked at is known.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,7 +28,6 @@ from numpy.typing import ArrayLike
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracles import OracleInfo
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.run.transcript import Event, Transcript
 
 __all__ = [
     "Draw",
@@ -35,7 +35,6 @@ __all__ = [
     "as_temperature",
     "check_tokens",
     "draw_tokens",
-    "promoted_commit",
 ]
 
 
@@ -46,23 +45,10 @@ def as_temperature(temperature: float) -> float:
     return float(temperature)
 
 
-class Draw(Protocol):
-    """Turns rows into tokens."""
-
-    def __call__(self, state: StateArray, positions: IntArray, rows: Rows, index: int) -> IntArray:
-        """Return one token a position.
-
-        Parameters
-        ----------
-        state : ndarray of int, shape (N,)
-            The history that the rows belong to; for reading only.
-        positions : ndarray of int, shape (n,)
-        rows : Rows
-            One a position.
-        index : int
-            How many sets of candidates were drawn before; each needs fresh randomness.
-        """
-        ...
+# Turns rows into tokens, one per position: ``draw(state, positions, rows, index)``. The state that
+# the rows belong to is for reading only; ``index`` counts the sets of candidates that were drawn
+# before, of which each needs fresh randomness.
+Draw: TypeAlias = Callable[[StateArray, IntArray, Rows, int], IntArray]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,32 +125,3 @@ def check_tokens(tokens: ArrayLike, count: int, vocab_size: int) -> IntArray:
             f"tokens must lie in 0..{vocab_size - 1}, got {int(values.min())}..{int(values.max())}"
         )
     return values.astype(np.int64)
-
-
-def promoted_commit(
-    transcript: Transcript,
-    fingerprint: np.uint64,
-    positions: IntArray,
-    *,
-    selected: bool = False,
-) -> Event:
-    """Return the commit that the probe of a history becomes; refuse if there was none."""
-    if not _has_open_probe(transcript, fingerprint):
-        raise ValueError(
-            "the current state was not probed, or a commit was made from that probe already; "
-            "read it first: yield Read(), or Probe(view.state, positions) to verify values"
-        )
-    prints = np.array([fingerprint])
-    return Event("commit", 0, 0, positions, prints, selected=selected, promoted=True)
-
-
-def _has_open_probe(transcript: Transcript, fingerprint: np.uint64) -> bool:
-    """Whether a state was probed and has not become a commit since."""
-    for event in reversed(transcript.entries):
-        if not isinstance(event, Event):
-            continue
-        is_summed = event.evaluations > len(event.fingerprints)  # too many to keep each
-        is_here = event.history == fingerprint if is_summed else fingerprint in event.fingerprints
-        if is_here and (event.promoted or event.operation == "probe"):
-            return not event.promoted
-    return False

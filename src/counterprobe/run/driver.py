@@ -14,7 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -70,34 +70,30 @@ class Shared:
         self._known: OrderedDict[Hashable, SharedResult] = OrderedDict()
         self._most = most
 
-    def find(self, key: Hashable) -> SharedResult | None:
-        """Return what was computed under a key, or is being computed."""
-        if key in self._known:
-            self._known.move_to_end(key)
-        return self._known.get(key)
-
-    def add(self, key: Hashable) -> SharedResult:
-        """Make room for a result that is about to be computed."""
-        self._known[key] = result = SharedResult()
+    def find(self, key: Hashable) -> tuple[SharedResult, bool]:
+        """Return what is kept under a key, and whether it is still to be computed."""
+        result = self._known.get(key)
+        is_new = result is None
+        self._known[key] = result = result or SharedResult()
+        self._known.move_to_end(key)
         if self._most is not None and len(self._known) > self._most:
             self._known.popitem(last=False)
-        return result
+        return result, is_new
 
 
 @dataclass(slots=True, eq=False)
 class _Live(Generic[T]):
-    """A run that has not ended, and what it is sent next."""
+    """A run that has not ended, what it is sent next, and what it waits for."""
 
     index: int
     asking: Asking[T]
     reply: Any = None
-    error: BaseException | None = None
+    wanted: Query | SharedResult | None = None
 
     def advance(self) -> Query | SharedResult:
-        if self.error is not None:
-            error, self.error = self.error, None
-            return self.asking.throw(error)
         reply, self.reply = self.reply, None
+        if isinstance(reply, BaseException):
+            return self.asking.throw(reply)
         return self.asking.send(reply)
 
 
@@ -139,8 +135,7 @@ class Driver(Generic[T]):
         self._start, self._count, self._at_once, self._each = start, count, at_once, each
         self._waiting = deque([first, *(index for index in range(count) if index != first)])
         self._ready: deque[_Live[T]] = deque()
-        self._asking: list[tuple[_Live[T], Query]] = []
-        self._expecting: list[tuple[_Live[T], SharedResult]] = []
+        self._held: list[_Live[T]] = []
         self._oracle: Oracle | None = None
 
     def run(self, oracle: Oracle) -> list[T]:
@@ -162,70 +157,56 @@ class Driver(Generic[T]):
         An empty list means that all have returned.
         """
         while True:
-            alive = len(self._ready) + len(self._asking) + len(self._expecting)
-            while self._waiting and alive < self._at_once:
+            while self._waiting and len(self._ready) + len(self._held) < self._at_once:
                 index = self._waiting.popleft()
                 self._ready.append(_Live(index, self._start(index)))
-                alive += 1
-            while self._ready:
-                self._advance()
-            if self._waiting and len(self._asking) + len(self._expecting) < self._at_once:
-                continue
-            if not self._expecting:
-                break
-            self._ready.extend(live for live, shared in self._expecting if shared.is_done)
+            if not self._ready:  # whoever waited for what is computed by now
+                self._ready.extend(live for live in self._held if _is_done(live.wanted))
+                self._held = [live for live in self._held if not _is_done(live.wanted)]
             if not self._ready:
                 break
-            self._expecting = [one for one in self._expecting if not one[1].is_done]
-        if self._expecting and not self._asking:
+            while self._ready:
+                self._advance()
+        asking = [live.wanted for live in self._held if isinstance(live.wanted, Query)]
+        if self._held and not asking:
             raise CounterprobeError("runs wait for what each other is to compute")
-        return [query for _, query in self._asking]
+        return asking
 
     def answer(self, replies: Sequence[Reply | BaseException]) -> None:
         """Hand in the replies to what is pending; an error is raised inside the run that asked."""
-        for (live, _), reply in zip(self._asking, replies, strict=True):
-            if isinstance(reply, BaseException):
-                live.error = reply
-            else:
-                live.reply = reply
-            self._ready.append(live)
-        self._asking = []
+        asking = [live for live in self._held if isinstance(live.wanted, Query)]
+        for live, reply in zip(asking, replies, strict=True):
+            live.reply = reply
+        self._ready.extend(asking)
+        self._held = [live for live in self._held if not isinstance(live.wanted, Query)]
 
     def close(self) -> None:
         """End the runs that have not returned."""
-        alive = [*self._ready, *(one for one, _ in self._asking + self._expecting)]
         with ExitStack() as closing:
-            for live in alive:
+            for live in [*self._ready, *self._held]:
                 closing.callback(live.asking.close)
 
     def _advance(self) -> None:
         """Advance the next run until it has to wait, or ends."""
         live = self._ready[0]
         try:
-            while True:
-                wanted = live.advance()
-                # What an oracle keeps of runs, it is asked for alone.
-                if self._oracle is None or isinstance(wanted, SharedResult):
-                    break
-                if not isinstance(wanted, HistoryQuery) or wanted.runs is None:
-                    break
+            live.wanted = live.advance()
+            # What an oracle keeps of runs, it is asked for alone.
+            while self._oracle is not None and _is_of_a_run(live.wanted):
                 try:
-                    live.reply = self._oracle.ask(wanted)
+                    live.reply = self._oracle.ask(live.wanted)
                 except BaseException as problem:
-                    live.error = problem
+                    live.reply = problem
+                live.wanted = live.advance()
         except StopIteration as end:
             self.results[live.index] = end.value
             self._ready.popleft()
-            return
         except BaseException as problem:
             if self._count > 1:
                 problem.add_note(f"in {self._each} {live.index} of {self._count}")
             raise
-        self._ready.popleft()
-        if isinstance(wanted, SharedResult):
-            self._expecting.append((live, wanted))
         else:
-            self._asking.append((live, wanted))
+            self._held.append(self._ready.popleft())
 
     def _ask(self, queries: Sequence[Query]) -> list[Reply | BaseException]:
         """Ask the oracle for everybody, in as few calls as memory allows."""
@@ -238,12 +219,13 @@ class Driver(Generic[T]):
                 if len(part) == 1:
                     replies.append(refusal)
                 else:  # of some of them: each is told of its own
-                    replies += [_reply_or_refusal(self._oracle, query) for query in part]
+                    replies += [reply for query in part for reply in self._ask([query])]
             except BaseException as problem:
                 if self._count == 1:
                     return [problem]
                 if isinstance(problem, Exception):
-                    members = [live.index for live, _ in self._asking[len(replies) :][: len(part)]]
+                    asking = [live.index for live in self._held if isinstance(live.wanted, Query)]
+                    members = asking[len(replies) :][: len(part)]
                     problem.add_note(f"while the oracle was asked for {_named(members)}")
                 raise
         return replies
@@ -295,11 +277,12 @@ def _ask_together(oracle: Oracle, queries: Sequence[Query]) -> list[Reply]:
     return [Reply(*pair) for pair in zip(shares, weights, strict=True)]
 
 
-def _reply_or_refusal(oracle: Oracle, query: Query) -> Reply | BaseException:
-    try:
-        return _ask_together(oracle, [query])[0]
-    except ImpossibleState as refusal:
-        return refusal
+def _is_done(wanted: Query | SharedResult | None) -> bool:
+    return isinstance(wanted, SharedResult) and wanted.is_done
+
+
+def _is_of_a_run(wanted: Query | SharedResult | None) -> TypeGuard[HistoryQuery]:
+    return isinstance(wanted, HistoryQuery) and wanted.runs is not None
 
 
 def _named(members: Sequence[int]) -> str:

@@ -14,24 +14,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
 
-import numpy as np
-
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.ledger import Ledger, Need
-from counterprobe.states import MASK
+from counterprobe.run.transcript import Event, Note
 from counterprobe.streams import Streams
 
 if TYPE_CHECKING:
     from counterprobe.run.batches import SampleBatch
     from counterprobe.run.results import SampleResult
     from counterprobe.run.run import Run
-    from counterprobe.run.transcript import Event, Note, Whole
 
 __all__ = [
-    "Announced", "Charged", "Closed", "Drew", "Ended", "Finished", "Listener", "Noted", "OnEvent",
-    "Opened", "Progress", "Replied", "RunEvent", "Standing", "Step", "Tally", "tell_all",
+    "Announced", "Charged", "Closed", "Drew", "Ended", "Finished", "Listener", "OnEvent",
+    "Opened", "Progress", "Replied", "RunEvent", "Standing", "Step", "tell_all",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -101,7 +98,6 @@ class Opened:
 class Announced:
     """What the next stage is for; its facts may fill while it is open."""
 
-    sequence: int
     purpose: str
     facts: dict[str, Any]
 
@@ -110,7 +106,6 @@ class Announced:
 class Replied:
     """States were submitted in the open stage, and this came back."""
 
-    sequence: int
     states: StateArray
     readouts: Readouts
     rows: Rows
@@ -123,7 +118,6 @@ class Drew:
     Verified values were decided by rows of several states: ``rows`` is then None.
     """
 
-    sequence: int
     positions: IntArray
     tokens: IntArray
     rows: Rows | None
@@ -133,17 +127,8 @@ class Drew:
 class Charged:
     """A stage has closed, with the ledger after it."""
 
-    sequence: int
     stage: Event
     ledger: Ledger
-
-
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """What a rule or the run notes between stages."""
-
-    sequence: int
-    note: Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +148,6 @@ class Ended:
 class Closed:
     """A run is over."""
 
-    sequence: int
     result: SampleResult | Ended
 
 
@@ -241,7 +225,7 @@ class Finished:
 
 
 RunEvent: TypeAlias = (
-    Opened | Announced | Replied | Drew | Charged | Noted | Closed | Progress | Step | Finished
+    Opened | Announced | Replied | Drew | Charged | Note | Closed | Progress | Step | Finished
 )
 WHOLE = (Progress, Step, Finished)
 
@@ -324,25 +308,3 @@ def _as_listener(callback: OnEvent) -> Listener:
         raise TypeError(f"on_event must be a callable, got {callback!r}")
     kinds = getattr(callback, "kinds", WHOLE)
     return Listener(callback, kinds, getattr(callback, "sequence", None))
-
-
-class Tally:
-    """Adds up the progress of many runs."""
-
-    def __init__(self, hears: Listener, given: StateArray, whole: Whole) -> None:
-        self._hears = hears
-        self._whole = whole
-        self._known = np.zeros(len(given), dtype=np.int64)
-        self._committed = 0
-        self._masked = int((given == MASK).sum())
-
-    def of(self, number: int) -> Listener:
-        """Return what one run is to tell."""
-
-        def of_all(progress: Progress) -> Progress:
-            self._committed += progress.committed - int(self._known[number])
-            self._known[number] = progress.committed
-            ledger = self._whole.ledger
-            return replace(progress, committed=self._committed, masked=self._masked, ledger=ledger)
-
-        return self._hears.changing(Progress, of_all)

@@ -9,7 +9,6 @@ from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracles import HistoryQuery, Readouts, RunKey, Runs
 from counterprobe.states import (
     MASK,
-    as_context,
     check_positions,
     fingerprint,
     fingerprint_change,
@@ -27,9 +26,8 @@ class History:
 
     Parameters
     ----------
-    length, vocab_size : int
-    given : array_like of int, shape (N,), optional
-        Context, ``MASK`` elsewhere.
+    state : ndarray of int, shape (N,)
+        Context, ``MASK`` elsewhere; committed values are written here.
 
     Attributes
     ----------
@@ -39,8 +37,6 @@ class History:
         Commit round of each position: -1 for given context, -2 if uncommitted.
     num_given, num_known : int
         Positions of the context, and all that are known.
-    num_undone : int
-        Commits of positions that were taken back.
     ranks : ndarray of int, shape (N,)
         The same for oracles that follow runs: where commits were taken back, what is left counts
         as context.
@@ -48,13 +44,12 @@ class History:
         Of the state.
     """
 
-    def __init__(self, length: int, vocab_size: int, given: ArrayLike | None = None) -> None:
-        self.state: StateArray = as_context(given, length, vocab_size)
-        self.round_of: IntArray = np.where(self.state == MASK, -2, -1).astype(np.int64)
+    def __init__(self, state: StateArray) -> None:
+        self.state = state
+        self.round_of: IntArray = np.where(state == MASK, -2, -1).astype(np.int64)
         self.ranks = self.round_of.copy()
-        self.num_given = self.num_known = int((self.state != MASK).sum())
-        self.num_undone = 0
-        self.fingerprint: np.uint64 = fingerprint(self.state)[0]
+        self.num_given = self.num_known = int((state != MASK).sum())
+        self.fingerprint: np.uint64 = fingerprint(state)[0]
         self._key, self._serial = RunKey(), 0
         self._fresh: list[IntArray] = []
 
@@ -76,7 +71,6 @@ class History:
         self._write(positions, np.full(len(positions), MASK))
         self.round_of[positions] = -2
         self.num_known -= len(positions)
-        self.num_undone += len(positions)
         self._begin_anew()
         return tokens
 

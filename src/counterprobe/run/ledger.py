@@ -95,32 +95,29 @@ class Ledger:
         """
         return self.stages + self.selected_commits
 
-    def charge(
-        self,
-        *,
-        preprocessing: int = 0,
-        probes: int = 0,
-        commits: int = 0,
-        stages: int = 0,
-        rows_read: int = 0,
-        stage_width: int = 0,
-        selected_commits: int = 0,
-    ) -> Ledger:
-        """Return the ledger after a further charge."""
-        return Ledger(
-            self.preprocessing + preprocessing,
-            self.probes + probes,
-            self.commits + commits,
-            self.stages + stages,
-            self.rows_read + rows_read,
-            max(self.widest_stage, stage_width),
-            self.selected_commits + selected_commits,
-        )
-
     def __add__(self, other: Ledger) -> Ledger:
         """Return the ledger of one run after the other."""
-        counts = asdict(other)
-        return self.charge(stage_width=counts.pop("widest_stage"), **counts)
+        return Ledger(
+            self.preprocessing + other.preprocessing,
+            self.probes + other.probes,
+            self.commits + other.commits,
+            self.stages + other.stages,
+            self.rows_read + other.rows_read,
+            max(self.widest_stage, other.widest_stage),
+            self.selected_commits + other.selected_commits,
+        )
+
+    def shown(self) -> dict[str, int]:
+        """Return the counts under names for people."""
+        return {
+            "evaluations": self.evaluations,
+            "preprocessing": self.preprocessing,
+            "probes": self.probes,
+            "commits": self.commits,
+            "sequential stages": self.stages,
+            "widest stage": self.widest_stage,
+            "rows read": self.rows_read,
+        }
 
     def as_dict(self) -> dict[str, int]:
         """Return the counts and the sums by name."""

@@ -100,29 +100,17 @@ class Reading:
         return self.rows.take(slots)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Drafted:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Drafted(Reading):
     """The rows of a state, and a candidate token drawn from each.
 
     Attributes
     ----------
-    reading : Reading
     tokens : ndarray of int, shape (m,)
-        One candidate per position of the reading.
+        One candidate per position.
     """
 
-    reading: Reading
     tokens: IntArray
-
-    @property
-    def positions(self) -> IntArray:
-        """The residual positions, increasing."""
-        return self.reading.positions
-
-    @property
-    def rows(self) -> Rows:
-        """Their rows."""
-        return self.reading.rows
 
     def slots(self, chosen: ArrayLike) -> IntArray:
         """Return where some positions stand among these."""
@@ -130,12 +118,12 @@ class Drafted:
 
     def place(self, chosen: IntArray) -> StateArray:
         """Return a copy of the state with the candidates of some positions in it."""
-        placed = self.reading.state.copy()
+        placed = self.state.copy()
         placed[chosen] = self.tokens[self.slots(chosen)]
         return placed
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Probed:
     """Reply to a probe: one row per readout."""
 
@@ -143,19 +131,13 @@ class Probed:
     readouts: Readouts
     rows: Rows
     is_shared: bool = False
-    _readings: dict[int, Reading] = field(default_factory=dict, repr=False)
 
     def at(self, state: int) -> Reading:
         """Return what was read from one of the states."""
-        if state not in self._readings:
-            mine = np.flatnonzero(self.readouts.state_index == state)
-            positions, first = np.unique(self.readouts.position[mine], return_index=True)
-            mine = mine[first]
-            rows = self.rows.take(mine)
-            self._readings[state] = Reading(
-                self.states[state], positions, rows, is_shared=self.is_shared
-            )
-        return self._readings[state]
+        mine = np.flatnonzero(self.readouts.state_index == state)
+        positions, first = np.unique(self.readouts.position[mine], return_index=True)
+        rows = self.rows.take(mine[first])
+        return Reading(self.states[state], positions, rows, is_shared=self.is_shared)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,13 +183,19 @@ class Refusals:
 # ----- Requests -----------------------------------------------------------------------------
 
 
+class Request:
+    """What a rule may yield."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Preprocess:
+class Preprocess(Request):
     """Read every residual row once, before anything else: the distinguished all-mask readout."""
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class Read(Request):
     """Read every residual row of the current state.
 
     Parameters
@@ -220,7 +208,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Request):
     """Draw a candidate for every residual position, from rows read at the current state.
 
     Parameters
@@ -233,14 +221,14 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(Request):
     """Commit the candidates of some positions of the last draft."""
 
     batch: ArrayLike
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Request):
     """Read rows of states of the rule's own making: one stage.
 
     Parameters
@@ -275,7 +263,7 @@ Consume: TypeAlias = Callable[[Probe, Rows], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(Request):
     """Make many probes whose inputs are fixed before any reply: one stage, however large.
 
     Parameters
@@ -297,7 +285,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Request):
     """Draw the tokens of some positions from their rows, independently, and keep them.
 
     Parameters
@@ -320,14 +308,14 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitAll:
+class CommitAll(Request):
     """Commit one batch after the other, all of them fixed now."""
 
     batches: Iterable[ArrayLike]
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Share(Request):
     """Let runs of one decision seed and one history compute something once.
 
     Parameters
@@ -343,12 +331,12 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(Request):
     """Return the commit noise, for rules that draw, test and correct values themselves."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verify:
+class Verify(Request):
     """Keep values that were drafted and then accepted or corrected.
 
     Nothing is submitted: the probe of the current state, which every draft starts from, becomes
@@ -367,24 +355,10 @@ class Verify:
 
 
 @dataclass(frozen=True, slots=True)
-class Remask:
+class Remask(Request):
     """Take committed positions back to masks."""
 
     batch: ArrayLike
 
 
-Request: TypeAlias = (
-    Preprocess
-    | Read
-    | Draft
-    | Keep
-    | Probe
-    | Stream
-    | Commit
-    | CommitAll
-    | Share
-    | Noise
-    | Verify
-    | Remask
-)
 Requests: TypeAlias = Generator[Request, Any, T]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import StateArray
 from counterprobe.plain import plain
-from counterprobe.report import Section, Shown
+from counterprobe.report import Facts, Note, Section, Shown
+from counterprobe.report.drawings import draw_bars
+from counterprobe.report.pictures import picture
 from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.transcript import Transcript
 from counterprobe.states import MASK
@@ -217,17 +220,9 @@ class SampleResult(Shown):
     def history(self) -> StateArray:
         """The states from the context to the end, shape ``(rounds + 1, N)``.
 
-        Masking again is a round too; a result read from a file shows what stood in the end alone.
+        Masking again is a round too.
         """
-        if self.undone and self.transcript.events:
-            return self._history_with_masking()
-        last = int(self.round_of_position.max(initial=-1))
-        rounds = np.arange(-1, last + 1)[:, None]
-        is_known = (self.round_of_position >= -1) & (self.round_of_position <= rounds)
-        return np.where(is_known, self.state, MASK).astype(np.int32)
-
-    def _history_with_masking(self) -> StateArray:
-        """Walk the transcript backwards: before a commit its batch was masked."""
+        # Backwards: before a commit its batch was masked.
         states = [self.state]
         for event in reversed(self.transcript.events):
             if event.operation in ("commit", "remask"):
@@ -243,9 +238,22 @@ class SampleResult(Shown):
 
     def sections(self) -> list[Section]:
         """Return what a display or a page of it shows: tokens, cost, and positions a round."""
-        from counterprobe.run.showing import result_sections
-
-        return result_sections(self)
+        settings = ", ".join(f"{name}={value}" for name, value in self.settings.items())
+        facts = {
+            "oracle": self.oracle_name,
+            **self.ledger.shown(),
+            "tokens per evaluation": f"{self.tokens_per_forward:.3g}",
+            "used": ", ".join(self.used.names()) or "none",
+            "decision seed": str(self.streams.decision_seed),
+            "commit seed": str(self.streams.commit_seed),
+        }
+        shown: list[Section] = [Note(str(self)), Facts("", facts)]
+        if settings:
+            shown.append(Note(f"Settings: {settings}."))
+        if sizes := [len(batch) for batch in self.batches]:
+            draw = partial(draw_bars, sizes, "commit round", "positions")
+            shown.append(picture("positions committed in each round", draw))
+        return shown
 
     def summary(self) -> dict[str, Any]:
         """Return the run as plain values, with its first tokens and without its transcript."""

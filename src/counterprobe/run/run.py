@@ -1,4 +1,4 @@
-"""One run from masks to tokens: its history, its oracle behind the door, its ledger.
+"""One run from masks to tokens: its history, its oracle, its ledger.
 
 A :class:`Run` answers the requests of a rule (:mod:`counterprobe.run.requests`): those of
 the paper's admissible algorithms (one all-mask readout, probes, product commits) and those that
@@ -12,28 +12,31 @@ beside others (:mod:`counterprobe.run.driver`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import CounterprobeError
-from counterprobe.oracles import AttentionQuery, HistoryQuery, Oracle, Query, Readouts
-from counterprobe.rows import Rows
-from counterprobe.run.door import Door, Stage
-from counterprobe.run.drawing import (
-    Draw,
-    Scores,
-    as_temperature,
-    check_tokens,
-    draw_tokens,
-    promoted_commit,
+from counterprobe.oracles import (
+    AttentionQuery,
+    FollowsRuns,
+    HistoryQuery,
+    Oracle,
+    Query,
+    Readouts,
+    Reply,
+    as_oracle,
 )
-from counterprobe.run.driver import Asking, Shared, SharedResult, drive
-from counterprobe.run.events import Announced, Drew, OnEvent, Progress, Standing, Step
+from counterprobe.oracles.checks import ReplyCheck
+from counterprobe.rows import Rows
+from counterprobe.run.door import Stage
+from counterprobe.run.drawing import Draw, Scores, as_temperature, check_tokens, draw_tokens
+from counterprobe.run.driver import Asking, Shared, drive
+from counterprobe.run.events import Announced, Drew, OnEvent, tell_all
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger, Need
 from counterprobe.run.requests import (
@@ -49,7 +52,6 @@ from counterprobe.run.requests import (
     Probed,
     Read,
     Reading,
-    Refusals,
     Remask,
     Request,
     Requests,
@@ -57,12 +59,12 @@ from counterprobe.run.requests import (
     Stream,
     Verify,
 )
-from counterprobe.run.transcript import Event, Operation, Transcript
+from counterprobe.run.transcript import Event, Note, Operation, Transcript, Whole
 from counterprobe.run.view import View
-from counterprobe.states import MASK, as_states, check_batch
+from counterprobe.states import MASK, as_context, as_states, check_batch
 from counterprobe.streams import CommitNoise, Streams, require_streams
 
-__all__ = ["Run"]
+__all__ = ["Run", "measure"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -85,7 +87,8 @@ class Run(View):
     sequence : int
         Index of this sequence among many drawn with the same seeds.
     keep_notes : bool
-        Whether the transcript keeps what rules note.
+        Whether the transcript keeps what rules note. Where somebody listens to details of this
+        sequence, it does.
     max_evaluations : int, optional
         An evaluation that would pass it is not made: ``BudgetExceeded``, which samplers turn into
         a result.
@@ -95,15 +98,24 @@ class Run(View):
         Keeps how probable drawn tokens were.
     shared : Shared, optional
         What runs of equal seeds and histories share; by default every run computes for itself.
-    door : Door, optional
-        What asks, checks and charges; by default a new one for ``oracle``, with ``keep_notes``,
-        ``max_evaluations``, ``on_event`` and ``sequence``.
+    check : ReplyCheck, optional
+        In place of a check of its own.
+    whole : Whole, optional
+        The accounts of many runs, charged beside this run's own.
     on_event : callable, optional
         Told of ``Progress`` and every ``Step``, and of details if it follows this sequence, such
         as a ``trace.Recorder`` (``run/events.py``).
+
+    Attributes
+    ----------
+    used : Need
+        What this run has made use of.
+    oracle_name : str
+        What the oracle calls itself.
+    num_undone : int
+        Commits of positions that were taken back so far.
     """
 
-    _door: Door
     _commit_noise: CommitNoise
 
     def __init__(
@@ -119,29 +131,29 @@ class Run(View):
         draw: Draw | None = None,
         scores: Scores | None = None,
         shared: Shared | None = None,
-        door: Door | None = None,
+        check: ReplyCheck | None = None,
+        whole: Whole | None = None,
         on_event: OnEvent | None = None,
     ) -> None:
-        door = door or Door(
-            oracle,
-            keep_notes=keep_notes,
-            max_evaluations=max_evaluations,
-            on_event=on_event,
-            sequence=sequence,
-        )
-        super().__init__(
-            door.oracle,
-            History(door.length, door.vocab_size, given),
-            temperature=as_temperature(temperature),
-            allowed=allowed,
-            sequence=door.sequence,
-            door=door,
-        )
-        self._used = Need.NONE
-        self._standing: Standing | None = None
+        self.oracle = oracle = as_oracle(oracle)
+        self.info = info = oracle.info
+        self.length, self.vocab_size, self.row_error = info.length, info.vocab_size, info.row_error
+        self.follower = oracle.ability(FollowsRuns)
+        self.check = check or ReplyCheck(info)
+        self.oracle_name = self.check.name
+        self.temperature, self.allowed = as_temperature(temperature), allowed
+        self.sequence = whole_number("sequence", sequence)
+        if max_evaluations is not None:
+            max_evaluations = whole_number("max_evaluations", max_evaluations)
+        self.max_evaluations = max_evaluations
+        self._hears = tell_all(on_event)
+        self.tell = self._hears.tell if self._hears.sequence == self.sequence else None
+        self.ledger, self.transcript = Ledger(), Transcript(keep_notes or self.tell is not None)
+        self.used, self.num_undone = Need.NONE, 0
+        self._history = History(as_context(given, info.length, info.vocab_size))
+        self._standing = None
         self._streams: Streams | None = None
-        self._draw, self._scores = draw, scores
-        self._shared = shared
+        self.scores, self._forced, self._shared, self._whole = scores, draw, shared, whole
         self._drafted: Drafted | None = None
         # Sets of candidates drawn, and times that commits were taken back: the next values are
         # drawn with this index of the commit noise, so that no position draws twice with the same.
@@ -162,17 +174,9 @@ class Run(View):
         self._commit_noise = streams.commit_noise(self.length, self.sequence)
 
     @property
-    def view(self) -> View:
-        """What a rule sees of this run."""
-        return View(
-            self._oracle,
-            self._history,
-            temperature=self.temperature,
-            allowed=self.allowed,
-            sequence=self.sequence,
-            door=self._door,
-            stand=self._hear,
-        )
+    def fingerprint(self) -> np.uint64:
+        """Fingerprint of the current state."""
+        return self._history.fingerprint
 
     # ----- Following a rule ----------------------------------------------------------------
 
@@ -205,7 +209,7 @@ class Run(View):
                 "what is computed once for several runs must not draw nor commit; commit with "
                 "its result"
             )
-        is_bound = self._draw is not None or self._streams is not None
+        is_bound = self._forced is not None or self._streams is not None
         if not is_bound and isinstance(request, Commit | CommitAll | Read | Draft):
             raise ValueError("no commit noise yet: call begin(streams) before the first commit")
         perform = _PERFORM.get(type(request))
@@ -217,7 +221,7 @@ class Run(View):
 
     def alone(self, asking: Asking[T]) -> T:
         """Answer what this run asks from its own oracle, beside no other run."""
-        return drive(self._door.oracle, asking)
+        return drive(self.oracle, asking)
 
     def call(
         self,
@@ -226,7 +230,7 @@ class Run(View):
         **kwargs: P.kwargs,
     ) -> T:
         """Run ``function(view, ...)``, a generator of requests, to its end, alone."""
-        return self.alone(self.follow(function(self.view, *args, **kwargs)))
+        return self.alone(self.follow(function(self, *args, **kwargs)))
 
     def do(self, request: Request) -> Any:
         """Answer one request alone."""
@@ -242,47 +246,36 @@ class Run(View):
             )
         if self.ledger.commits:
             raise ValueError("preprocessing must come before the first commit")
-        with self._stage("preprocess") as stage:
-            reply = yield from stage.ask(self._query(self.residual))
+        with self.stage("preprocess") as stage:
+            reply = yield from self._ask_here(stage, self.residual)
         return reply.rows
 
     def _stream(self, request: Stream) -> Asking[int]:
-        self._announce(request.purpose, **request.facts)
-
-        def consume(probe: Probe, rows: Rows) -> None:
-            request.consume(probe, rows)
-            self._report("probe", stage.evaluations)
-
-        with self._stage("probe") as stage:
-            yield from stage.ask_all(map(self._checked, request.probes), consume)
+        self._announce(request.purpose, request.facts)
+        with self.stage("probe") as stage:
+            probes = map(self._checked, request.probes)
+            yield from stage.ask_all(probes, lambda probe, _, rows: request.consume(probe, rows))
         return stage.evaluations
 
     def _probe(self, request: Probe) -> Asking[Probed]:
-        probe, query, refusals = self._checked(request)
-        self._announce(request.purpose)
-        found: list[Rows] = []
+        checked, found = self._checked(request), []
+        self._announce(request.purpose, {})
+        with self.stage("probe") as stage:
+            yield from stage.ask_all([checked], lambda *reply: found.append(reply))
+        [(_, query, rows)] = found
+        return Probed(query.states, query.readouts, rows, self._is_sharing)
 
-        def consume(probe: Probe, rows: Rows) -> None:
-            found.append(rows)
-            self._report("probe", stage.evaluations)
-
-        with self._stage("probe") as stage:
-            yield from stage.ask_all([(probe, query, refusals)], consume)
-        return Probed(query.states, query.readouts, found[0], self._is_sharing)
-
-    def _checked(self, probe: Probe) -> tuple[Probe, Query, Refusals | None]:
+    def _checked(self, probe: Probe) -> tuple[Probe, Query]:
         """Return the query of a probe, whose states must agree with the history."""
         states = as_states(probe.states, self.length, self.vocab_size)
         readouts = probe.readouts
         if not isinstance(readouts, Readouts):
             readouts = Readouts.same(len(states), readouts)
         self._check_kept(states)
-        if probe.ranks is None:
-            readouts.check(states)
-        query = Query(states, readouts)
         if probe.ranks is not None:
-            query = HistoryQuery(states, readouts, probe.ranks, probe.runs)
-        return probe, query, probe.refusals
+            return probe, HistoryQuery(states, readouts, probe.ranks, probe.runs)
+        readouts.check(states)
+        return probe, Query(states, readouts)
 
     def _check_kept(self, states: StateArray) -> None:
         """Refuse states that change what is committed; some rules may mask it."""
@@ -291,19 +284,33 @@ class Run(View):
             again = (states == MASK) & committed
             if again.any():
                 states = np.where(again, self._history.state, states)
-                self._used |= Need.REMASK
+                self.used |= Need.REMASK
         self._history.check_kept(states)
 
     # ----- Commits -------------------------------------------------------------------------
 
     def _commit(self, request: Commit) -> Asking[Committed]:
-        if request.reading is not None:
-            return (yield from self._commit_reading(request, request.reading))
+        reading = request.reading
+        if reading is not None:
+            self._require_current(reading)
         positions = check_batch(request.batch, self._history.state)
-        self._announce(request.purpose, **request.facts)
-        with self._stage("probe") as stage:
-            rows = (yield from stage.ask(*self._asked(positions))).rows
-            tokens = self._drawn(positions, rows)
+        rows = None
+        if reading is not None and Need.SELECT in self.allowed:
+            rows = reading.rows_of(positions)
+        self._announce(request.purpose, request.facts)
+        if rows is None:
+            return (yield from self._commit_now(positions))
+        tokens = self._drawn(positions, rows)
+        self._promote(positions, tokens, rows)
+        return Committed(tokens, rows)
+
+    def _commit_now(
+        self, positions: IntArray, tokens: IntArray | None = None
+    ) -> Asking[Committed]:
+        """Submit the current state and commit, drawn values unless others are given."""
+        with self.stage("probe") as stage:
+            rows = (yield from self._ask_here(stage, positions)).rows
+            tokens = self._drawn(positions, rows) if tokens is None else tokens
             self._settle(positions, tokens, rows)
             stage.commit(positions)
         return Committed(tokens, rows)
@@ -320,31 +327,18 @@ class Run(View):
                 "not; let the rule probe instead (graph='probes')"
             )
         residual = self._residual_for("Read")
-        with self._stage("probe") as stage:
-            reply = yield from stage.ask(*self._asked(residual, request.attention))
+        with self.stage("probe") as stage:
+            reply = yield from self._ask_here(stage, residual, request.attention)
         attention = None if reply.attention is None else reply.attention[0]
         return Reading(self.state, residual, reply.rows, attention, self._is_sharing)
 
-    def _commit_reading(self, request: Commit, reading: Reading) -> Asking[Committed]:
-        """Commit what was chosen from rows of the current state; that probe becomes the commit."""
-        self._require_current(reading)
-        positions = check_batch(request.batch, self._history.state)
-        if Need.SELECT not in self.allowed:
-            return (yield from self._commit(replace(request, batch=positions, reading=None)))
-        rows = reading.rows_of(positions)
-        self._announce(request.purpose, **request.facts)
-        tokens = self._drawn(positions, rows)
-        self._promote(positions, tokens, rows)
-        self._used |= Need.SELECT
-        return Committed(tokens, rows)
-
     def _promote(self, positions: IntArray, tokens: IntArray, rows: Rows | None) -> None:
         """Let the probe of the current state become the commit of values that it decided."""
-        fingerprint, selected = self._history.fingerprint, rows is not None
-        event = promoted_commit(self.transcript, fingerprint, positions, selected=selected)
+        is_selected = rows is not None
+        event = self.transcript.promote(self.fingerprint, positions, selected=is_selected)
         self._settle(positions, tokens, rows)
-        self._door.record(event)
-        self._report("commit")
+        self.record(event)
+        self.used |= Need.SELECT if is_selected else Need.VERIFY
 
     def _require_current(self, reading: Reading) -> None:
         """Refuse rows that were read at another state, or for several runs at once."""
@@ -363,23 +357,20 @@ class Run(View):
 
     def _draft(self, request: Draft) -> Asking[Drafted]:
         """Draw candidates; that evaluation is a probe until one of them is kept."""
-        residual = self._residual_for("Draft")
-        if Need.CANDIDATES not in self.allowed:
-            raise ValueError("Draft needs CANDIDATES, which this run does not allow")
-        reading = request.reading
-        if reading is not None:
+        residual, reading = self._residual_for("Draft"), request.reading
+        self._require(Need.CANDIDATES, "Draft")
+        if reading is None:
+            self._announce("draft", {})
+            reading = yield from self._read(Read())
+        else:
             self._require_current(reading)
             if not np.array_equal(reading.positions, residual):
                 raise ValueError(
                     "Draft needs the rows of every residual position; read them: yield Read()"
                 )
-        else:
-            self._announce("draft")
-            with self._stage("probe") as stage:
-                rows = (yield from stage.ask(*self._asked(residual))).rows
-            reading = Reading(self.state, residual, rows)
-        drawn = Drafted(reading, self._drawn(residual, reading.rows))
-        self.view.detail("candidates", candidates=drawn)
+        tokens = self._drawn(residual, reading.rows)
+        drawn = Drafted(reading.state, residual, reading.rows, tokens=tokens)
+        self.detail("candidates", candidates=drawn)
         self._drafted = drawn
         self._num_drafts += 1
         return drawn
@@ -394,13 +385,9 @@ class Run(View):
         tokens = drawn.tokens[slots]
         if Need.SELECT in self.allowed:
             self._promote(positions, tokens, drawn.rows.take(slots))
-            self._used |= Need.SELECT
         else:
-            with self._stage("probe") as stage:
-                rows = (yield from stage.ask(*self._asked(positions))).rows
-                self._settle(positions, tokens, rows)
-                stage.commit(positions)
-        self._used |= Need.CANDIDATES
+            yield from self._commit_now(positions, tokens)
+        self.used |= Need.CANDIDATES
         return tokens
 
     # ----- Verified values, and commits that are taken back ---------------------------------
@@ -416,11 +403,10 @@ class Run(View):
         self._require(Need.VERIFY, "Verify")
         positions = check_batch(request.batch, self._history.state)
         values = check_tokens(request.tokens, len(positions), self.vocab_size)
-        self._announce("verified", log_probs=request.log_probs)
+        self._announce("verified", {"log_probs": request.log_probs})
         self._promote(positions, values, None)
-        if self._scores is not None:
-            self._scores.keep(positions, request.log_probs)
-        self._used |= Need.VERIFY
+        if self.scores is not None:
+            self.scores.keep(positions, request.log_probs)
         yield from ()
 
     def _remask(self, request: Remask) -> Asking[None]:
@@ -429,10 +415,12 @@ class Run(View):
         tokens = self._history.retreat(positions)
         self._drafted = None
         self._num_drafts += 1  # what is drawn next must be drawn afresh
-        prints = np.array([self._history.fingerprint])
-        self._door.record(Event("remask", 0, 0, positions, prints, tokens=tokens))
-        self._used |= Need.REMASK
-        self._report("remask")
+        self.num_undone += len(positions)
+        if self._whole is not None:
+            self._whole.committed -= len(positions)
+        self.used |= Need.REMASK
+        prints = np.array([self.fingerprint])
+        self.record(Event("remask", 0, 0, positions, prints, tokens=tokens))
         yield from ()
 
     # ----- Shared results ----------------------------------------------------------------------
@@ -441,32 +429,27 @@ class Run(View):
         """Compute something, or take over what a run of equal seeds and history computed."""
         if self._shared is None or self._streams is None:
             return (yield from self._alike(request.requests))
-        given = np.flatnonzero(self._history.round_of == -1).tobytes()
-        seed = self._streams.decision_seed
-        key = (request.name, seed, given, self._history.state.tobytes())
-        result = self._shared.find(key)
-        if result is None:
-            return (yield from self._share_first(self._shared.add(key), request.requests))
-        request.requests.close()
-        if not result.is_done:
-            yield result
-        self._door.adopt(result.entries)
-        if result.refusal is not None:
-            raise type(result.refusal)(*result.refusal.args)
+        history, seed = self._history, self._streams.decision_seed
+        given = np.flatnonzero(history.round_of == -1).tobytes()
+        result, is_new = self._shared.find((request.name, seed, given, history.state.tobytes()))
+        if is_new:
+            first = len(self.transcript.entries)
+            try:
+                result.value = yield from self._alike(request.requests)
+            except Exception as refusal:  # as every run of this seed would
+                result.refusal = refusal
+                raise
+            finally:
+                result.entries = self.transcript.entries[first:]
+                result.is_done = True
+        else:
+            request.requests.close()
+            if not result.is_done:
+                yield result
+            self.adopt(result.entries)
+            if result.refusal is not None:
+                raise type(result.refusal)(*result.refusal.args)
         return result.value
-
-    def _share_first(self, result: SharedResult, rule: Requests[T]) -> Asking[T]:
-        """Compute something that others wait for."""
-        first = len(self.transcript.entries)
-        try:
-            result.value = value = yield from self._alike(rule)
-        except Exception as refusal:  # as every run of this seed would
-            result.refusal = refusal
-            raise
-        finally:
-            result.entries = self.transcript.entries[first:]
-            result.is_done = True
-        return value
 
     def _alike(self, rule: Requests[T]) -> Asking[T]:
         """Follow what every run of equal seed and history would do alike: it draws nothing."""
@@ -476,42 +459,31 @@ class Run(View):
         finally:
             self._is_sharing = before
 
-    # ----- Where it stands -------------------------------------------------------------------
+    # ----- Charges ---------------------------------------------------------------------------
 
-    @property
-    def oracle_name(self) -> str:
-        """What the oracle calls itself."""
-        return self._door.check.name
+    def stage(self, operation: Operation) -> Stage:
+        """Open a stage: ``with run.stage("probe") as stage: yield from stage.ask(query)``."""
+        return Stage(self, operation)
 
-    @property
-    def oracle_content(self) -> str | None:
-        """What tells the oracle from others of its name and size, where it declares that."""
-        return self._door.oracle.digest
+    def record(self, event: Event) -> None:
+        """Charge a stage and write it down."""
+        self.ledger = event.charge(self.ledger)
+        self._write(event)
+        if self._whole is not None:
+            self._whole.charge(event, self.ledger.stages - 1)
+        self.report(event.operation)
 
-    @property
-    def num_undone(self) -> int:
-        """Commits of positions that were taken back so far."""
-        return self._history.num_undone
+    def adopt(self, entries: Sequence[Event | Note]) -> None:
+        """Take over what another run of the same seeds made at this very history.
 
-    @property
-    def ledger(self) -> Ledger:
-        """Charges so far."""
-        return self._door.ledger
-
-    @property
-    def transcript(self) -> Transcript:
-        """What happened so far."""
-        return self._door.transcript
-
-    @property
-    def tell(self) -> OnEvent | None:
-        """Takes details of this run, where somebody wants them."""
-        return self._door.tell
-
-    @property
-    def used(self) -> Need:
-        """Needs that this run has made use of."""
-        return self._used
+        This run's ledger is then the one it would have had alone; the whole was charged once.
+        """
+        for entry in entries:
+            if isinstance(entry, Event):
+                self.ledger = entry.charge(self.ledger)
+            self._write(entry)
+        if self._whole is not None:
+            self._whole.reach(self.ledger.stages)
 
     # ----- Inside --------------------------------------------------------------------------
 
@@ -519,20 +491,16 @@ class Run(View):
         if need not in self.allowed:
             raise ValueError(f"{operation} needs {need.name}, which this run does not allow")
 
-    def _hear(self, standing: Standing) -> None:
-        self._standing = standing
-        self._report("probe")
-
-    def _announce(self, purpose: str | None, **facts: Any) -> None:
-        if purpose is not None and self._door.tell is not None:
-            self._door.tell(Announced(self.sequence, purpose, facts))
+    def _announce(self, purpose: str | None, facts: dict[str, Any]) -> None:
+        if purpose is not None and self.tell is not None:
+            self.tell(Announced(purpose, facts))
 
     def _drawn(self, positions: IntArray, rows: Rows) -> IntArray:
         # Draft k has draw k of every position, so that a rejected candidate is drawn afresh.
-        if self._draw is not None:
-            return self._draw(self._history.state, positions, rows, self._num_drafts)
+        if self._forced is not None:
+            return self._forced(self._history.state, positions, rows, self._num_drafts)
         uniforms = self._commit_noise.uniforms(positions, self._num_drafts)
-        return draw_tokens(rows, uniforms, self.temperature, self._scores, positions)
+        return draw_tokens(rows, uniforms, self.temperature, self.scores, positions)
 
     def _residual_for(self, operation: str) -> IntArray:
         residual = self.residual
@@ -540,46 +508,28 @@ class Run(View):
             raise ValueError(f"{operation} needs an uncommitted position; the run is complete")
         return residual
 
-    def _settle(self, positions: IntArray, tokens: IntArray, rows: Rows | None = None) -> None:
+    def _settle(self, positions: IntArray, tokens: IntArray, rows: Rows | None) -> None:
         """Move the history, and everything that follows it."""
-        if self._door.tell is not None:
-            self._door.tell(Drew(self.sequence, positions, tokens, rows))
+        if self.tell is not None:
+            self.tell(Drew(positions, tokens, rows))
         self._history.advance(positions, tokens, self.ledger.commits)
         self._drafted = None
+        if self._whole is not None:
+            self._whole.committed += len(positions)
 
-    def _query(self, positions: IntArray, attention: int | None = None) -> Query:
-        """Return the query for some rows of the history, with everything else masked."""
-        history, info = self._history, self._door.info
-        states = history.state[None, :] if info.trusted else history.state[None, :].copy()
+    def _ask_here(
+        self, stage: Stage, positions: IntArray, attention: int | None = None
+    ) -> Asking[Reply]:
+        """Ask for some rows of the history, with everything else masked."""
+        history = self._history
+        states = history.state[None, :] if self.info.trusted else history.state[None, :].copy()
         readouts = Readouts.of_one(positions)
         if attention is not None:
-            return AttentionQuery(states, readouts, attention)
-        runs = None if self._door.follower is None else history.next_runs()
-        return HistoryQuery(states, readouts, history.ranks[None, :], runs)
-
-    def _asked(
-        self, positions: IntArray, attention: int | None = None
-    ) -> tuple[Query, NDArray[np.uint64]]:
-        """Return such a query, and the fingerprint of its state."""
-        query = self._query(positions, attention)
-        return query, np.array([self._history.fingerprint])
-
-    def _stage(self, operation: Operation) -> Stage:
-        """Open a stage of the door whose end is reported."""
-        tell = self._report if self._door.hears.kinds else None
-        return self._door.stage(operation, tell, self._history.fingerprint)
-
-    def _report(self, operation: Operation, open_probes: int = 0) -> None:
-        if operation not in ("preprocess", "probe"):
-            self._standing = None  # a search ends with the first commit
-        hears = self._door.hears
-        if hears.wants(Progress):
-            ledger = self.ledger.charge(probes=open_probes)
-            committed = self._history.num_known - self._history.num_given
-            masked = self.length - self._history.num_given
-            hears.tell(Progress(operation, committed, masked, ledger, self._standing))
-        if hears.wants(Step) and operation == "commit":
-            hears.tell(Step(self.ledger.commits - 1, np.array([self.sequence]), self.state[None]))
+            query: Query = AttentionQuery(states, readouts, attention)
+        else:
+            runs = None if self.follower is None else history.next_runs()
+            query = HistoryQuery(states, readouts, history.ranks[None, :], runs)
+        return stage.ask(query, np.array([history.fingerprint]))
 
 
 _PERFORM: dict[type, Callable[[Run, Any], Asking[Any]]] = {
@@ -596,3 +546,28 @@ _PERFORM: dict[type, Callable[[Run, Any], Asking[Any]]] = {
     Verify: Run._verify,
     Remask: Run._remask,
 }
+
+
+def measure(oracle: Oracle, parts: Iterable[Requests[T]]) -> tuple[list[T], Ledger]:
+    """Answer generators of requests that commit nothing, one after another.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    parts : iterable of Requests
+        Parts of one measurement, split to fit into memory. No part depends on another.
+
+    Returns
+    -------
+    values : list
+        Return value of each part.
+    ledger : Ledger
+        Charges of all parts, with stage k of every part counted as one stage.
+    """
+    oracle = as_oracle(oracle)
+    check, whole = ReplyCheck(oracle.info), Whole()
+    values = []
+    for requests in parts:
+        run = Run(oracle, check=check, whole=whole)
+        values.append(run.alone(run.follow(requests)))
+    return values, whole.ledger

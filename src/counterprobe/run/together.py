@@ -1,16 +1,16 @@
 """Sequences whose batches are all fixed before any reply: one request per round for all of them.
 
-A rule that yields ``CommitAll`` first needs no generator per sequence. :class:`Together` commits
-the plans of a portion of sequences round by round, or has the oracle draw them whole where it can;
-a driver answers it like any run. Tokens and ledgers are those of each sequence alone. Results are
-made when somebody looks at them (:class:`FixedResults`).
+A rule that yields ``CommitAll`` first needs no generator per sequence. :func:`commit_together`
+commits the plans of a portion of sequences round by round, or has the oracle draw them whole where
+it can; a driver answers it like any run. Tokens and ledgers are those of each sequence alone.
+Results are made when somebody looks at them (:class:`FixedResults`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,17 +18,17 @@ from numpy.typing import ArrayLike
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracles import Drawing, DrawsPlans, Readouts
 from counterprobe.oracles.checks import check_drawn
-from counterprobe.run.door import Door
-from counterprobe.run.drawing import Scores, draw_tokens
+from counterprobe.run.drawing import draw_tokens
 from counterprobe.run.driver import Asking
-from counterprobe.run.history import Histories
-from counterprobe.run.ledger import Ledger, Need, check_budget
+from counterprobe.run.history import Histories, History
+from counterprobe.run.ledger import Need, check_budget
 from counterprobe.run.results import SampleResult, StopReason
+from counterprobe.run.run import Run
 from counterprobe.run.transcript import Event, Transcript
-from counterprobe.states import MASK, check_batch, fingerprint, fingerprint_change
-from counterprobe.streams import Streams, versions
+from counterprobe.states import MASK, check_batch
+from counterprobe.streams import Streams
 
-__all__ = ["FixedBatches", "FixedResults", "Together"]
+__all__ = ["FixedBatches", "FixedResults", "commit_together"]
 
 NOWHERE: IntArray = np.empty(0, dtype=np.int64)
 
@@ -41,13 +41,24 @@ class FixedBatches:
     diagnostics: object = None
 
 
-class Together:
+def commit_together(
+    run: Run,
+    states: StateArray,
+    plans: Sequence[Sequence[ArrayLike]],
+    group_of: IntArray,
+    uniforms: FloatArray,
+    *,
+    max_evaluations: int | None = None,
+    moved: Callable[[IntArray], None] = lambda sequences: None,
+    at_once: bool = False,
+) -> Asking[None]:
     """Commit plans that are fixed, in many sequences at once.
 
     Parameters
     ----------
-    door : Door
-        Asks, checks and charges.
+    run : Run
+        Asks, checks and charges, a stage per round; its temperature and scores are those of all
+        sequences.
     states : ndarray of int, shape (count, N)
         Context, ``MASK`` elsewhere; tokens are written here. Sequences of one group mask the same
         positions.
@@ -57,162 +68,102 @@ class Together:
         Increasing.
     uniforms : ndarray of float, shape (count, N)
         The commit noise of every position.
-    temperature : float
-    scores : Scores, optional
-        Keeps how probable drawn tokens were.
     max_evaluations : int, optional
         Of each sequence.
+    moved : callable, optional
+        Called after each round with the sequences that committed.
+    at_once : bool
+        Whether an oracle that draws plans may draw all rounds before ``moved`` is called.
 
-    Attributes
-    ----------
-    rounds : int
-        Rounds committed so far.
+    Raises
+    ------
+    BudgetExceeded
+        Before a round that would pass ``max_evaluations``.
     """
-
-    def __init__(
-        self,
-        door: Door,
-        states: StateArray,
-        plans: Sequence[Sequence[ArrayLike]],
-        group_of: IntArray,
-        uniforms: FloatArray,
-        *,
-        temperature: float = 1.0,
-        scores: Scores | None = None,
-        max_evaluations: int | None = None,
-    ) -> None:
-        self._door, self._most = door, max_evaluations
-        self._uniforms, self._temperature, self._scores = uniforms, temperature, scores
-        self._states, self._group_of = states, group_of
-        self._members = np.split(np.arange(len(states)), np.flatnonzero(np.diff(group_of)) + 1)
-        self._plans = [
-            _checked(plan, states[members[0]])
-            for plan, members in zip(plans, self._members, strict=True)
-        ]
-        self.rounds = 0
-
-    @property
-    def num_rounds(self) -> int:
-        """Batches of the longest plan."""
-        return max(map(len, self._plans), default=0)
-
-    def follow(
-        self, moved: Callable[[IntArray], None] | None = None, *, at_once: bool = False
-    ) -> Asking[None]:
-        """Commit every plan.
-
-        Parameters
-        ----------
-        moved : callable, optional
-            Called after each round with the sequences that committed.
-        at_once : bool
-            Whether an oracle that draws plans may draw all rounds before ``moved`` is called.
-
-        Raises
-        ------
-        BudgetExceeded
-            Before a round that would pass ``max_evaluations``.
-        """
-        if at_once and self._can_be_drawn:
-            self._draw_plans()
-            if moved is not None:
-                moved(np.arange(len(self._states)))
-            return
-        histories = Histories(self._states)
-        for _ in range(self.num_rounds):
-            sequences, readouts = self._readouts(self.rounds)
-            check_budget(self._most, self.rounds + 1)
-            with self._door.stage("probe") as stage:
-                query = histories.query(sequences, readouts)
-                # Fingerprints are those of single sequences, and made with their results.
-                reply = yield from stage.ask(query, _unsaid(len(sequences)))
-                where = sequences[readouts.state_index], readouts.position
-                self._states[where] = draw_tokens(
-                    reply.rows, self._uniforms[where], self._temperature, self._scores, where
-                )
-                histories.commit(*where, self.rounds)
-                stage.commit(NOWHERE)
-            self.rounds += 1
-            if moved is not None:
-                moved(sequences)
-
-    # ----- Round by round --------------------------------------------------------------------
-
-    def _readouts(self, number: int) -> tuple[IntArray, Readouts]:
-        """Return which sequences commit in a round, and what is read of them."""
+    members = np.split(np.arange(len(states)), np.flatnonzero(np.diff(group_of)) + 1)
+    checked = [_checked(plan, states[who[0]]) for plan, who in zip(plans, members, strict=True)]
+    num_rounds = max(map(len, checked), default=0)
+    is_permitted = max_evaluations is None or num_rounds <= max_evaluations
+    drawer = run.oracle.ability(DrawsPlans)
+    if at_once and drawer is not None and num_rounds and is_permitted and run.temperature > 0:
+        _draw_plans(drawer, run, states, checked, group_of, uniforms)
+        moved(np.arange(len(states)))
+        return
+    histories = Histories(states)
+    for number in range(num_rounds):
+        check_budget(max_evaluations, number + 1)
         moving = [
-            (members, plan[number])
-            for members, plan in zip(self._members, self._plans, strict=True)
+            (who, plan[number])
+            for who, plan in zip(members, checked, strict=True)
             if number < len(plan)
         ]
-        sequences = np.concatenate([members for members, _ in moving])
-        first = moving[0][1]
-        if all(np.array_equal(first, batch) for _, batch in moving[1:]):
-            return sequences, Readouts.same(len(sequences), first)
-        widths = np.repeat([len(batch) for _, batch in moving], [len(who) for who, _ in moving])
-        position = np.concatenate([np.tile(batch, len(members)) for members, batch in moving])
-        return sequences, Readouts.pairs(np.repeat(np.arange(len(sequences)), widths), position)
-
-    # ----- By an oracle that draws -----------------------------------------------------------
-
-    @property
-    def _can_be_drawn(self) -> bool:
-        """Whether the oracle can draw all rounds, with nothing to be done between them."""
-        is_over = self._most is not None and self.num_rounds > self._most
-        has_drawer = self._door.oracle.ability(DrawsPlans) is not None
-        return has_drawer and not is_over and self.num_rounds > 0 and self._temperature > 0
-
-    def _draw_plans(self) -> None:
-        """Have the oracle draw all rounds, and charge them as if they were made one by one."""
-        door, states = self._door, self._states
-        drawer = door.oracle.ability(DrawsPlans)
-        assert drawer is not None
-        round_of = np.full((len(self._plans), states.shape[1]), -1, dtype=np.int64)
-        for group, plan in enumerate(self._plans):
-            for number, batch in enumerate(plan):
-                round_of[group, batch] = number
-        mine = round_of[self._group_of]
-        drawing = Drawing(mine, self._uniforms, self._temperature)
-        drawn = drawer.draw(states, drawing)
-        drawn = check_drawn(drawn, drawing, door.vocab_size, door.check.name)
-        is_drawn = mine >= 0
-        states[is_drawn] = drawn.tokens[is_drawn]
-        if self._scores is not None:
-            self._scores.keep(..., drawn.log_probs, drawn.scores)
-        sizes = np.array([len(members) for members in self._members])
-        for number in range(self.num_rounds):
-            widths = np.array([len(p[number]) if number < len(p) else 0 for p in self._plans])
-            moving = int(sizes[widths > 0].sum())
-            with door.stage("probe") as stage:
-                stage.count_drawn(moving, int(sizes @ widths), _unsaid(moving))
-                stage.commit(NOWHERE)
-        self.rounds = self.num_rounds
+        sequences, readouts = np.concatenate([who for who, _ in moving]), _readouts(moving)
+        with run.stage("probe") as stage:
+            query = histories.query(sequences, readouts)
+            # Fingerprints are those of single sequences, and made with their results.
+            reply = yield from stage.ask(query, np.zeros(len(sequences), dtype=np.uint64))
+            where = sequences[readouts.state_index], readouts.position
+            states[where] = draw_tokens(
+                reply.rows, uniforms[where], run.temperature, run.scores, where
+            )
+            histories.commit(*where, number)
+            stage.commit(NOWHERE)
+        moved(sequences)
 
 
-def _unsaid(count: int) -> Any:
-    return np.zeros(count, dtype=np.uint64)
+def _readouts(moving: Sequence[tuple[IntArray, IntArray]]) -> Readouts:
+    """Return what is read of sequences, group by group: its members and their batch."""
+    count, first = sum(len(who) for who, _ in moving), moving[0][1]
+    if all(np.array_equal(first, batch) for _, batch in moving[1:]):
+        return Readouts.same(count, first)
+    widths = np.repeat([len(batch) for _, batch in moving], [len(who) for who, _ in moving])
+    position = np.concatenate([np.tile(batch, len(who)) for who, batch in moving])
+    return Readouts.pairs(np.repeat(np.arange(count), widths), position)
+
+
+def _draw_plans(
+    drawer: DrawsPlans,
+    run: Run,
+    states: StateArray,
+    plans: Sequence[Sequence[IntArray]],
+    group_of: IntArray,
+    uniforms: FloatArray,
+) -> None:
+    """Have the oracle draw all rounds, and charge them as if they were made one by one."""
+    round_of = np.full((len(plans), states.shape[1]), -1, dtype=np.int64)
+    for group, plan in enumerate(plans):
+        for number, batch in enumerate(plan):
+            round_of[group, batch] = number
+    drawing = Drawing(round_of[group_of], uniforms, run.temperature)
+    drawn = drawer.draw(states, drawing)
+    drawn = check_drawn(drawn, drawing, run.vocab_size, run.oracle_name)
+    is_drawn = drawing.rounds >= 0
+    states[is_drawn] = drawn.tokens[is_drawn]
+    if run.scores is not None:
+        run.scores.keep(..., drawn.log_probs, drawn.scores)
+    sizes = np.bincount(group_of)
+    for number in range(int(round_of.max()) + 1):
+        widths = (round_of == number).sum(axis=1)
+        moving = int(sizes[widths > 0].sum())
+        with run.stage("probe") as stage:
+            stage.count(moving, int(sizes @ widths), np.zeros(moving, dtype=np.uint64))
+            stage.commit(NOWHERE)
 
 
 def _checked(plan: Sequence[ArrayLike], context: StateArray) -> list[IntArray]:
     """Check batches that are committed one after another."""
     batches = [np.asarray(batch) for batch in plan]
     # All at once, and one by one where something is wrong: there may be thousands.
-    if not _is_disjoint(batches, context):
-        state = context.copy()
-        for number, batch in enumerate(batches):
-            batches[number] = positions = check_batch(batch, state)
-            state[positions] = 0
+    if all(one.ndim == 1 and one.size and one.dtype == np.int64 for one in batches):
+        every = np.concatenate([NOWHERE, *batches])
+        masked = np.flatnonzero(context == MASK)
+        if np.array_equal(np.sort(every), np.intersect1d(every, masked)):
+            return batches
+    state = context.copy()
+    for number, batch in enumerate(batches):
+        batches[number] = positions = check_batch(batch, state)
+        state[positions] = 0
     return batches
-
-
-def _is_disjoint(batches: Sequence[IntArray], state: StateArray) -> bool:
-    """Whether batches are flat arrays of masked positions, none empty and no position twice."""
-    if not all(one.ndim == 1 and one.size and one.dtype == np.int64 for one in batches):
-        return False
-    every = np.concatenate([NOWHERE, *batches])
-    if every.min(initial=0) < 0 or every.max(initial=0) >= len(state):
-        return False
-    return bool((state[every] == MASK).all()) and np.bincount(every, minlength=1).max() <= 1
 
 
 # ----- Results --------------------------------------------------------------------------------
@@ -230,8 +181,8 @@ class FixedResults(Sequence[SampleResult]):
         Of each group.
     streams : sequence of Streams
         Of each group.
-    rounds : ndarray of int, shape (count,)
-        Rounds that each sequence made at most.
+    common : dict
+        What all of them have in common: sampler, settings, oracle, temperature, seconds, versions.
     reason : str or None
         Why some of them stopped early.
     first : int
@@ -243,12 +194,7 @@ class FixedResults(Sequence[SampleResult]):
     group_of: IntArray
     fixed: Sequence[FixedBatches]
     streams: Sequence[Streams]
-    rounds: IntArray
-    sampler: str
-    settings: dict[str, Any]
-    oracle_name: str
-    seconds: float
-    temperature: float
+    common: dict[str, Any]
     reason: str | None = None
     first: int = 0
 
@@ -256,53 +202,33 @@ class FixedResults(Sequence[SampleResult]):
         """Return the number of sequences."""
         return len(self.states)
 
-    @overload
-    def __getitem__(self, index: int) -> SampleResult: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[SampleResult]: ...
-
-    def __getitem__(self, index: int | slice) -> SampleResult | list[SampleResult]:
+    def __getitem__(self, index: Any) -> Any:
         """Make the result of a sequence, or of several."""
         if isinstance(index, slice):
             return [self[k] for k in range(len(self))[index]]
         k = range(len(self))[index]
         state, group = self.states[k], self.group_of[k]
-        batches = [np.asarray(b) for b in self.fixed[group].batches[: self.rounds[k]]]
-        round_of = np.where(self.given[k] == MASK, -2, -1).astype(np.int64)
-        now = self.given[k].copy()
-        print_of: Any = fingerprint(now)
-        events: list[Any] = []
-        for number, batch in enumerate(batches):
-            events.append(Event("commit", 1, len(batch), batch, print_of))
-            round_of[batch] = number
-            change = fingerprint_change(batch, now[batch], state[batch], len(state))
-            with np.errstate(over="ignore"):
-                print_of = print_of + change
+        history, transcript = History(self.given[k].copy()), Transcript()
+        for number, batch in enumerate(map(np.asarray, self.fixed[group].batches)):
+            if state[batch[0]] == MASK:
+                break  # the run stopped before
+            prints = np.array([history.fingerprint])
+            transcript.entries.append(Event("commit", 1, len(batch), batch, prints))
+            history.advance(batch, state[batch], number)
         is_complete = bool((state != MASK).all())
         stop = StopReason.COMPLETED if is_complete else StopReason.BUDGET_SPENT
         return SampleResult(
             tokens=state.astype(np.int64) if is_complete else None,
             state=state,
-            ledger=Ledger(
-                commits=len(batches),
-                stages=len(batches),
-                rows_read=sum(map(len, batches)),
-                widest_stage=min(1, len(batches)),
-            ),
+            ledger=transcript.replay(),
             used=Need.NONE,
             stop=stop,
             reason=stop.value if is_complete or self.reason is None else self.reason,
             given=self.given[k],
-            round_of_position=round_of,
-            sampler=self.sampler,
-            settings=self.settings,
+            round_of_position=history.round_of,
             diagnostics=self.fixed[group].diagnostics,
             streams=self.streams[group],
-            oracle_name=self.oracle_name,
-            seconds=self.seconds,
-            versions=versions(),
-            transcript=Transcript(entries=events),
+            transcript=transcript,
             sequence=self.first + k,
-            temperature=self.temperature,
+            **self.common,
         )

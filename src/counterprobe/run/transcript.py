@@ -11,14 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.run.ledger import Ledger
 
 __all__ = ["Event", "Note", "Operation", "Transcript", "Whole"]
 
 Operation = Literal["preprocess", "probe", "commit", "remask"]
-
-# A theory-mode screen has up to 10^8 states: past this many in one stage, fingerprints are summed.
-MAX_FINGERPRINTS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +54,15 @@ class Event:
 
     def charge(self, ledger: Ledger) -> Ledger:
         """Return a ledger after this stage."""
-        count, promoted = self.evaluations, int(self.promoted)
-        return ledger.charge(
-            preprocessing=count if self.operation == "preprocess" else 0,
-            probes=(count if self.operation == "probe" else 0) - promoted,
-            commits=(count if self.operation == "commit" else 0) + promoted,
-            stages=1 if count else 0,
-            rows_read=self.rows_read,
-            stage_width=count,
-            selected_commits=int(self.selected),
+        operation, count = self.operation, self.evaluations
+        return Ledger(
+            ledger.preprocessing + (count if operation == "preprocess" else 0),
+            ledger.probes + (count if operation == "probe" else 0) - self.promoted,
+            ledger.commits + (count if operation == "commit" else 0) + self.promoted,
+            ledger.stages + (count > 0),
+            ledger.rows_read + self.rows_read,
+            max(ledger.widest_stage, count),
+            ledger.selected_commits + self.selected,
         )
 
 
@@ -103,6 +101,29 @@ class Transcript:
         """The notes alone."""
         return [entry for entry in self.entries if isinstance(entry, Note)]
 
+    def promote(
+        self, fingerprint: np.uint64, positions: IntArray, *, selected: bool = False
+    ) -> Event:
+        """Return the commit that the probe of a state becomes; refuse if there was none."""
+        if not self._has_open_probe(fingerprint):
+            raise ValueError(
+                "the current state was not probed, or a commit was made from that probe already; "
+                "read it first: yield Read(), or Probe(view.state, positions) to verify values"
+            )
+        prints = np.array([fingerprint])
+        return Event("commit", 0, 0, positions, prints, selected=selected, promoted=True)
+
+    def _has_open_probe(self, fingerprint: np.uint64) -> bool:
+        """Whether a state was probed and has not become a commit since."""
+        for event in reversed(self.entries):
+            if not isinstance(event, Event):
+                continue
+            is_summed = event.evaluations > len(event.fingerprints)  # too many to keep each
+            known = [event.history] if is_summed else event.fingerprints
+            if fingerprint in known and (event.promoted or event.operation == "probe"):
+                return not event.promoted
+        return False
+
     def replay(self) -> Ledger:
         """Count everything again from the events."""
         ledger = Ledger()
@@ -112,9 +133,21 @@ class Transcript:
 
 
 class Whole:
-    """The ledger of runs side by side: evaluations add up, stage k of every run is one stage."""
+    """What runs side by side make: evaluations add up, stage k of every run is one stage.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    masked : int
+        Positions that all of them are to commit.
+
+    Attributes
+    ----------
+    masked, committed : int
+        Positions to commit, and how many were.
+    """
+
+    def __init__(self, masked: int = 0) -> None:
+        self.masked, self.committed = masked, 0
         self._sum = Ledger()
         self._widths: list[int] = []
         self._widest = 0

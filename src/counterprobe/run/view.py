@@ -2,88 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracles import Attends, Oracle
 from counterprobe.radii import RowRadii, row_radii
-from counterprobe.run.events import Noted, Standing
+from counterprobe.run.events import Charged, Listener, OnEvent, Progress, Standing, Step
 from counterprobe.run.history import History
-from counterprobe.run.ledger import Need
-from counterprobe.run.transcript import Note
-
-if TYPE_CHECKING:
-    from counterprobe.run.door import Door
+from counterprobe.run.ledger import Ledger, Need
+from counterprobe.run.transcript import Event, Note, Operation, Transcript, Whole
 
 __all__ = ["View"]
 
 
 class View:
-    """Read-only view of one run.
+    """A run as its rule sees it; every :class:`~counterprobe.run.Run` is one.
 
-    Parameters
+    Attributes
     ----------
     oracle : Oracle
         For what it declares; a rule never asks it.
-    history : History
+    length, vocab_size : int
+        Positions N and tokens V.
+    row_error : float
+        Total-variation radius that the oracle declares for its rows.
     temperature : float
         Of the drawn tokens.
     allowed : Need
         What the run grants.
     sequence : int
         Index of this sequence among many drawn with the same seeds.
-    door : Door, optional
-        Of the run, which keeps its notes.
-    stand : callable, optional
-        Receives how far a search for structure has come.
+    ledger : Ledger
+        Charges so far, for reports.
+    transcript : Transcript
+        What happened so far. ``transcript.keeps_notes`` says whether notes are worth making.
+    tell : callable or None
+        Takes details of this run, where somebody wants them.
     """
 
-    __slots__ = (
-        "_door", "_history", "_info", "_oracle", "_stand", "allowed", "sequence", "temperature",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        oracle: Oracle,
-        history: History,
-        *,
-        temperature: float = 1.0,
-        allowed: Need = ~Need.NONE,
-        sequence: int = 0,
-        door: Door | None = None,
-        stand: Callable[[Standing], None] | None = None,
-    ) -> None:
-        self._oracle, self._info, self._history = oracle, oracle.info, history
-        self._door, self._stand = door, stand
-        self.temperature, self.allowed, self.sequence = temperature, allowed, sequence
+    oracle: Oracle
+    length: int
+    vocab_size: int
+    row_error: float
+    temperature: float
+    allowed: Need
+    sequence: int
+    ledger: Ledger
+    transcript: Transcript
+    tell: OnEvent | None
+    _history: History
+    _hears: Listener
+    _standing: Standing | None
+    _whole: Whole | None
 
     # ----- What the oracle declares ----------------------------------------------------------
 
     @property
-    def length(self) -> int:
-        """Number of positions N."""
-        return self._info.length
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens V."""
-        return self._info.vocab_size
-
-    @property
-    def row_error(self) -> float:
-        """Total-variation radius that the oracle declares for its rows."""
-        return self._info.row_error
-
-    @property
     def row_radii(self) -> RowRadii:
         """Declared radii of the rows in Hellinger distance and in KL."""
-        return row_radii(self._oracle)
+        return row_radii(self.oracle)
 
     @property
     def offers_attention(self) -> bool:
         """Whether attention can be read together with rows."""
-        return self._oracle.ability(Attends) is not None
+        return self.oracle.ability(Attends) is not None
 
     # ----- The history -----------------------------------------------------------------------
 
@@ -100,7 +84,7 @@ class View:
     @property
     def is_complete(self) -> bool:
         """Whether every position has a value."""
-        return self._history.num_known == self._info.length
+        return self._history.num_known == self.length
 
     @property
     def round_of_position(self) -> IntArray:
@@ -109,32 +93,39 @@ class View:
 
     # ----- Notes -----------------------------------------------------------------------------
 
-    @property
-    def num_probes(self) -> int:
-        """Probes charged so far, for reports."""
-        return 0 if self._door is None else self._door.ledger.probes
-
-    @property
-    def keeps_notes(self) -> bool:
-        """Whether the transcript keeps notes, so that they are worth making."""
-        return self._door is not None and self._door.transcript.keeps_notes
-
-    @property
-    def has_listener(self) -> bool:
-        """Whether somebody hears details of the run."""
-        return self._door is not None and self._door.tell is not None
-
     def note(self, name: str, **content: Any) -> None:
         """Put a note into the transcript, if it keeps notes."""
-        if self._door is not None:
-            self._door.note(name, **content)
+        if self.transcript.keeps_notes:
+            self._write(Note(name, content))
 
     def detail(self, name: str, **content: Any) -> None:
         """Tell a listener what no transcript keeps."""
-        if self._door is not None and self._door.tell is not None:
-            self._door.tell(Noted(self.sequence, Note(name, content)))
+        if self.tell is not None:
+            self.tell(Note(name, content))
 
     def stand(self, standing: Standing) -> None:
         """Report how far a search for structure has come."""
-        if self._stand is not None:
-            self._stand(standing)
+        self._standing = standing
+        self.report("probe")
+
+    def _write(self, entry: Event | Note) -> None:
+        self.transcript.entries.append(entry)
+        if self.tell is not None:
+            self.tell(entry if isinstance(entry, Note) else Charged(entry, self.ledger))
+
+    def report(self, operation: Operation, open_probes: int = 0) -> None:
+        """Tell where the run stands after a stage, or inside one of so many probes."""
+        if operation not in ("preprocess", "probe"):
+            self._standing = None  # a search ends with the first commit
+        hears, history, whole = self._hears, self._history, self._whole
+        if not hears.kinds:
+            return
+        if hears.wants(Progress):
+            ledger = self.ledger + Ledger(probes=open_probes)
+            committed = history.num_known - history.num_given
+            counts = committed, self.length - history.num_given, ledger
+            if whole is not None:
+                counts = whole.committed, whole.masked, whole.ledger
+            hears.tell(Progress(operation, *counts, self._standing))
+        if hears.wants(Step) and operation == "commit":
+            hears.tell(Step(self.ledger.commits - 1, np.array([self.sequence]), self.state[None]))

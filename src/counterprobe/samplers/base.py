@@ -141,7 +141,7 @@ class Sampler(ABC):
         stop, reason, diagnostics = StopReason.COMPLETED, StopReason.COMPLETED.value, None
         try:
             if not run.is_complete:  # given context alone costs nothing
-                diagnostics = yield from run.follow(self.unmask(run.view, streams.decisions))
+                diagnostics = yield from run.follow(self.unmask(run, streams.decisions))
         except Infeasible as outcome:
             stop, reason = StopReason.INFEASIBLE, str(outcome)
             spent = run.ledger.evaluations
@@ -175,7 +175,7 @@ class Sampler(ABC):
             undone=run.num_undone,
         )
         if run.tell is not None:
-            run.tell(Closed(run.sequence, result))
+            run.tell(Closed(result))
         return result
 
     @property

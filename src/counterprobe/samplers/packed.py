@@ -123,14 +123,14 @@ def run_packed(
     log = _Log(setup, banks)
     while not view.is_complete:
         # 2 and 3. Filler, then fresh colors, then the screen.
-        probes_before = view.num_probes
+        probes_before = view.ledger.probes
         screening = _screen(view, rng, log, filler, selector)
         rows, colors = yield Share(f"screen {len(log.screens)}", screening)
         # 4. Peel what many rows claim, one by one, in index order.
         peel = np.flatnonzero(2 * rows.claims(view.length) > setup.screen.degree_cutoff)
         is_last = len(peel) == 0 or log.peel_phases == setup.phase_cap
         log.screened(
-            view, rows, colors, view.num_probes - probes_before, peel[:0] if is_last else peel
+            view, rows, colors, view.ledger.probes - probes_before, peel[:0] if is_last else peel
         )
         if is_last:
             return (yield from _finish(view, rows, rounds, log))

@@ -318,7 +318,7 @@ class Planned(Sampler):
         """Commit the batches of a fresh plan."""
         rule = self.drawing(view.state[None, :], view.temperature)
         plan = rule.plan(view.residual, rng)
-        if view.keeps_notes:
+        if view.transcript.keeps_notes:
             assert self.strength is not None
             prices: list[float | None] = [None] * len(plan)
             if not math.isnan(plan.dropped):  # else strengths are no prices here

@@ -157,7 +157,7 @@ class Structured(Sampler):
                     f"here it is {int(state[position])}: what depends on what may differ; "
                     "give the same context, or discover the structure of this one"
                 )
-        if view.keeps_notes:
+        if view.transcript.keeps_notes:
             edges, is_resolved = self._graph(view.length)
             view.note("terminal", edges=edges, is_resolved=is_resolved)
         watch = yield Share("watch", watching(self.terms, order.alone))

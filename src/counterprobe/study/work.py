@@ -190,7 +190,7 @@ def try_budget(
     """
     run = Run(law.oracle())
     told = sampler.informed_by(law)
-    fixed = fixed_batches(told, run.view, streams.decisions)
+    fixed = fixed_batches(told, run, streams.decisions)
     if fixed is None:
         whole = run_trial(law, told, streams, draws=kl_draws, seed=kl_seed).kl
         assert whole is not None

@@ -27,7 +27,7 @@ from counterprobe.oracles.checks import check_attention, check_rows
 from counterprobe.radii import row_radii
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.history import History
-from counterprobe.states import MASK
+from counterprobe.states import MASK, all_masked
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.table import TableLaw
 from counterprobe.testing.cases import ConformanceError, require
@@ -164,7 +164,7 @@ def check_kept_work(oracle: Oracle) -> None:
     if oracle.ability(FollowsRuns) is None:
         return
     draw = np.random.default_rng(7)
-    history = History(oracle.length, oracle.vocab_size)
+    history = History(all_masked(oracle.length))
     order = draw.permutation(oracle.length)
     for t, batch in enumerate(np.array_split(order, min(4, oracle.length))):
         readouts = Readouts.same(1, history.residual)

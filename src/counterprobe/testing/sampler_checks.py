@@ -281,7 +281,7 @@ def check_decisions(sampler: Sampler, laws: Laws = None) -> None:
             for seed in range(6)
         }
         require(len(first) == 1, sampler.name, "its first batch depends on the commit seed")
-        if fixed_batches(told, Run(law.oracle()).view, STREAMS.decisions) is None:
+        if fixed_batches(told, Run(law.oracle()), STREAMS.decisions) is None:
             continue
         rounds = {
             tuple(_again(told, law.oracle(), Streams(21, seed)).round_of_position)

@@ -27,7 +27,6 @@ from counterprobe.run.events import (
     Closed,
     Drew,
     Ended,
-    Noted,
     Opened,
     Replied,
     RunEvent,
@@ -144,8 +143,8 @@ class Recorder:
                 self._drawn = event
             case Charged():
                 self._write_stage(event.stage, event.ledger)
-            case Noted():
-                self._write_note(event.note)
+            case Note():
+                self._write_note(event)
             case Closed():
                 self._result = event.result
 

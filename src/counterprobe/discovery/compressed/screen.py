@@ -184,7 +184,7 @@ class _CompressedScreen(ScreenStages):
             edges=edges,
             is_resolved=self.knowledge.is_settled.copy(),
             num_choices=self.num_choices,
-            reason=f"interrupted after {self.view.num_probes:,} probes, when {len(edges):,} "
+            reason=f"interrupted after {self.view.ledger.probes:,} probes, when {len(edges):,} "
             f"pairs explained {int(explained.sum()):,} of {size:,} positions; nothing is "
             "certified before the end",
             batches=tuple(self.reports),

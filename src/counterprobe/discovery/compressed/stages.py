@@ -99,7 +99,7 @@ class ScreenStages:
         probes_ahead : int
             Probes that follow when all are.
         """
-        taken, probes = time.perf_counter() - self._began, max(self.view.num_probes, 1)
+        taken, probes = time.perf_counter() - self._began, max(self.view.ledger.probes, 1)
         resolved = len(self.residual) - num_open
         left = None
         if resolved > 0:
@@ -163,7 +163,7 @@ class ScreenStages:
         report = BatchReport(purpose, probes, num_resolved, num_reopened, len(edges))
         self.reports.append(report)
         self._tell(purpose)
-        if self.view.keeps_notes:
+        if self.view.transcript.keeps_notes:
             known = self.found.account()
             self.view.note("compressed", purpose=purpose, probes=probes, **known)
 

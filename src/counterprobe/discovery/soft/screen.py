@@ -169,7 +169,7 @@ class SoftScreen:
 
     def _tell(self) -> None:
         """Say how long the probes that are left would take at most, at the pace so far."""
-        made, left = self.view.num_probes, None
+        made, left = self.view.ledger.probes, None
         if made:
             pace = (time.perf_counter() - self._began) / made
             left = max(0, self.settings.probes - made) * pace

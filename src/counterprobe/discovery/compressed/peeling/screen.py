@@ -299,7 +299,7 @@ class PeelingScreen:
             observe(low, part, readouts, rows)
             stages.kept.take(low, readouts, rows)
 
-        facts = {"columns": self._choices(shown)} if stages.view.has_listener else {}
+        facts = {"columns": self._choices(shown)} if stages.view.tell is not None else {}
         self._tell(purpose)
         started = time.perf_counter()
         yield Stream(probes(), consume, purpose, facts)
@@ -328,7 +328,7 @@ class PeelingScreen:
         stages.reports.append(
             BatchReport(purpose, probes, int(is_resolved.sum()), num_reopened, len(decoder.edges))
         )
-        if stages.view.keeps_notes:
+        if stages.view.transcript.keeps_notes:
             stages.view.note(
                 "compressed",
                 purpose=purpose,
