@@ -185,7 +185,7 @@ def test_parts_draw_what_one_call_would():
         cp.sample(law.oracle(), "auto", n, seed=3, log_probs=True, first=first, progress=False)
         for first, n in ((0, 3), (3, 5))
     ]
-    joined = cp.SampleBatch.joined(parts)
+    joined = choosing._joined(parts)
     assert (joined.sequences == whole.sequences).all()
     assert joined.ledger.evaluations == whole.ledger.evaluations
     np.testing.assert_array_equal(joined.token_log_probs, whole.token_log_probs)

@@ -11,20 +11,16 @@ from counterprobe.run.events import Opened
 from counterprobe.trace import About
 from counterprobe.trace.arrays import unpack
 
+SETTINGS = {"epsilon": math.inf, "edges": tuple((k, k + 1) for k in range(100))}
 
-def opening(**changed) -> Opened:
-    said = {
-        "sampler": "hand",
-        "settings": {"epsilon": math.inf, "edges": tuple((k, k + 1) for k in range(100))},
-        "oracle": "oracle",
-        "length": 3,
-        "vocab_size": 2,
-        "row_error": 1e-12,
-        "given": np.array([-1, 1, -1], dtype=np.int32),
-        "streams": cp.Streams(2**60 + 1, 7),
-        "temperature": 0.5,
-    }
-    return Opened(sequence=4, **{**said, **changed})
+
+def opening(given=(-1, 1, -1)) -> Opened:
+    def even(states):
+        return np.full((*states.shape, 2), 0.5)
+
+    oracle = cp.CallableOracle(even, length=3, vocab_size=2, name="oracle")
+    run = cp.run.Run(oracle, given=given, temperature=0.5, sequence=4)
+    return Opened(run, run.state, cp.Streams(2**60 + 1, 7), "hand", SETTINGS)
 
 
 def test_a_header_is_plain_json():

@@ -16,11 +16,11 @@ from rich.text import Text
 from counterprobe.arrays import FloatArray
 from counterprobe.cli import options, output, reporting, runs
 from counterprobe.cli.output import number
+from counterprobe.infilling.results import Infilled
 from counterprobe.infilling.task import Task
 from counterprobe.infilling.writing import Design, designs_of, recovery
 from counterprobe.plots import draw_rounds
 from counterprobe.report import Table
-from counterprobe.run.batches import SampleBatch
 from counterprobe.run.results import StopReason
 from counterprobe.states import MASK
 
@@ -43,7 +43,7 @@ class Drawn:
     name: str
     text: options.Text
     task: Task
-    batch: SampleBatch
+    batch: Infilled
     chain: runs.Chain
     seconds: float
 

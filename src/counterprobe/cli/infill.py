@@ -22,6 +22,7 @@ from counterprobe.cli.inputs import Input, Tasks, inputs_of
 from counterprobe.discovery import Structure
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
+from counterprobe.infilling.results import Infilled
 from counterprobe.infilling.task import Task
 from counterprobe.infilling.terms import DEFAULT_SAMPLER, design_terms, rule_of
 from counterprobe.infilling.writing import KINDS, Design, DesignFile, designs_of
@@ -241,9 +242,11 @@ def _keep(
     told: Finished,
 ) -> None:
     """Write finished sequences, and keep them for the report of a command that is stopped."""
-    if file is None and (told.batch.texts is None or not output.is_reported()):
+    drawn = told.batch
+    assert isinstance(drawn, Infilled)
+    if file is None and (drawn.texts is None or not output.is_reported()):
         return
-    new = designs_of(told.batch, task, name, temperature=temperature, seed=seed)
+    new = designs_of(drawn, task, name, temperature=temperature, seed=seed)
     if file is not None:
         file.write(new)
     if output.is_reported():

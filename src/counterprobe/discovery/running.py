@@ -42,7 +42,8 @@ class DiscoveryRuns:
         self.spent = Ledger()
         self.run = new_run(self._hears)
         if self.run.tell is not None:
-            self.run.tell(Opened.of(self.run, streams, "discover", settings, "discover"))
+            given = self.run.state
+            self.run.tell(Opened(self.run, given, streams, "discover", settings, "discover"))
 
     @property
     def ledger(self) -> Ledger:

@@ -15,14 +15,13 @@ from counterprobe.evaluation.likelihood import log_likelihoods
 from counterprobe.infilling.carrying import Adopted, adopt
 from counterprobe.infilling.choosing import draw_chosen
 from counterprobe.infilling.costs import cost_watch
+from counterprobe.infilling.results import Choice, Infilled
 from counterprobe.infilling.task import Task, make_task, recorder_for
 from counterprobe.infilling.terms import rule_of
 from counterprobe.models import Template
 from counterprobe.models.template import Allowed
-from counterprobe.run.batches import SampleBatch
 from counterprobe.run.events import Finished, Listener, OnEvent, Progress, Step, tell_all
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.results import Choice
 from counterprobe.samplers.auto import Auto
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.registry import default_orders
@@ -76,7 +75,7 @@ def infill(
     trace_sequence: int = 0,
     trace_command: str | None = None,
     **settings: Any,
-) -> SampleBatch:
+) -> Infilled:
     """Fill in the masks of a text, jointly, any number of times.
 
     Parameters
@@ -140,7 +139,7 @@ def infill(
 
     Returns
     -------
-    SampleBatch
+    Infilled
         With ``texts``, ``log_probs`` and, on request, ``log_likelihoods``; its ``ledger`` has
         every evaluation that drawing took. A text without a mask comes back as it is, and costs
         nothing.
@@ -186,6 +185,7 @@ def infill(
     scores, measuring = None, Ledger(probes=task.num_measured)
     streams = task.streams(seed)
     used = Adopted(rule)
+    choice: Choice | None = None
     # A finished text has no use for a structure.
     if structure is not None and (task.given == MASK).any():
         used = adopt(task, structure, rule, count=count, streams=streams, at_once=at_once)
@@ -201,9 +201,8 @@ def infill(
             "progress": progress,
         }
         if isinstance(rule, Auto):
-            drawn = draw_chosen(task, rule, **how)
-            choice = drawn.choice
-            if recorder and choice and drawn.results[trace_sequence].sampler != rule.name:
+            drawn, choice = draw_chosen(task, rule, **how)
+            if recorder and drawn.results[trace_sequence].sampler != rule.name:
                 spent = {"discovery and pricing": choice.ledger.evaluations}
                 recorder.measured(choice.batch_kl, choice.batch_kl_se, spent)
         else:
@@ -211,11 +210,9 @@ def infill(
             watch = cost_watch(used.rule, masked, task.oracle.vocab_size, count)
             how |= {"given": task.given, "temperature": task.temperature}
             how |= {"on_event": tell_all(recorder, spelled, watch)}
-            drawn = sample(task.oracle, used.rule, **how)
-            if used.choice is not None:
-                drawn = replace(drawn, choice=used.choice)
-                if recorder:
-                    recorder.measured(used.choice.batch_kl, used.choice.batch_kl_se)
+            drawn, choice = sample(task.oracle, used.rule, **how), used.choice
+            if recorder and choice is not None:
+                recorder.measured(choice.batch_kl, choice.batch_kl_se)
     if likelihood_orders:
         scored = log_likelihoods(
             task.probed,
@@ -225,16 +222,17 @@ def infill(
             at_once=at_once,
         )
         scores, measuring = scored.values, measuring + scored.ledger
-    drawn = replace(
+    filled = Infilled.of(
         drawn,
         texts=task.texts(drawn.sequences),
         ledger=drawn.ledger + used.ledger,
         log_likelihoods=scores,
         measuring=measuring,
+        choice=choice,
     )
     if hears.wants(Finished) and likelihood_orders:
-        hears.tell(Finished(drawn))
-    return drawn
+        hears.tell(Finished(filled))
+    return filled
 
 
 def _spelled(hears: Listener, task: Task, choice: Choice | None, is_scored: bool) -> Listener:
@@ -245,8 +243,7 @@ def _spelled(hears: Listener, task: Task, choice: Choice | None, is_scored: bool
 
     def spelled(finished: Finished) -> Finished:
         drawn = finished.batch
-        texts = task.texts(drawn.sequences)
-        return Finished(replace(drawn, texts=texts, choice=choice or drawn.choice))
+        return Finished(Infilled.of(drawn, texts=task.texts(drawn.sequences), choice=choice))
 
     if is_scored:
         hears = replace(hears, kinds=tuple(filter(hears.wants, (Progress, Step))))

@@ -24,10 +24,10 @@ from counterprobe.errors import StructureError
 from counterprobe.evaluation.chain_rule import AT_ONCE, plan_kl
 from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
 from counterprobe.infilling.family import numbers_of, places_by_number
+from counterprobe.infilling.results import Choice
 from counterprobe.infilling.task import Task, as_template, make_task
 from counterprobe.models import MaskedModel
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.results import Choice
 from counterprobe.run.run import Run
 from counterprobe.samplers.balanced import Spread
 from counterprobe.samplers.base import Sampler, fixed_batches

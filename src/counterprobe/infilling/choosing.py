@@ -10,7 +10,7 @@ draws the others. So whatever is found, the whole stays below one at a time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from counterprobe.discovery import Structure, discover
 from counterprobe.evaluation.prices import Price, Pricing
+from counterprobe.infilling.results import Choice
 from counterprobe.infilling.task import Task
 from counterprobe.oracles import depends_on_order
 from counterprobe.plain import plain
@@ -25,7 +26,7 @@ from counterprobe.planning import plan_for
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.events import Listener, OnEvent, Progress, tell_all
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.results import Choice, StopReason
+from counterprobe.run.results import StopReason
 from counterprobe.samplers.auto import FEW, Auto
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.planned import Planned
@@ -59,7 +60,7 @@ def draw_chosen(
     on_event: OnEvent | None = None,
     progress: bool = True,
     **how: Any,
-) -> SampleBatch:
+) -> tuple[SampleBatch, Choice]:
     """Draw designs, look for a structure where one pays, and say what was chosen.
 
     Parameters
@@ -100,14 +101,14 @@ def draw_chosen(
 
 def _drawn(
     task: Task, rule: Auto, streams: Streams, account: _Account, draw: Callable[..., SampleBatch]
-) -> SampleBatch:
+) -> tuple[SampleBatch, Choice]:
     """Draw a few, decide, draw the others."""
     may_pay = task.temperature == 1 and _could_pay(account)
     drawn = [draw(rule, FIRST if may_pay else account.count)]
     pace = drawn[0].ledger.evaluations / len(drawn[0])
     if not account.num_left:
         why = _why_few(account, rule, drawn[0], pace)
-        return replace(drawn[0], choice=account.choice(rule.name, why))
+        return drawn[0], account.choice(rule.name, why)
     is_worth_it = drawn[0].num_completed == FIRST and _pays(account, pace)
     price = None
     if is_worth_it:
@@ -125,17 +126,31 @@ def _drawn(
     else:
         chosen = rule
         drawn.append(draw(chosen, account.num_left))
-        why = _why_few(account, rule, SampleBatch.joined(drawn), pace)
+        why = _why_few(account, rule, _joined(drawn), pace)
         if is_worth_it:
             why += (
                 f"; a structure was looked for with {account.measured.evaluations:,} evaluations, "
                 f"and no plan by it was measured within {rule.target_kl:g} nats in fewer"
             )
-    whole = SampleBatch.joined(drawn)
-    return replace(
-        whole,
-        ledger=whole.ledger + account.measured,
-        choice=account.choice(chosen.name, why, price),
+    whole = _joined(drawn)
+    whole = replace(whole, ledger=whole.ledger + account.measured)
+    return whole, account.choice(chosen.name, why, price)
+
+
+def _joined(parts: Sequence[SampleBatch]) -> SampleBatch:
+    """Return sequences that were drawn one part after another, with the sum of the ledgers."""
+
+    def together(name: str) -> Any:
+        arrays = [getattr(part, name) for part in parts]
+        return None if any(array is None for array in arrays) else np.concatenate(arrays)
+
+    return SampleBatch(
+        together("sequences"),
+        together("given"),
+        [result for part in parts for result in part.results],
+        sum((part.ledger for part in parts), Ledger()),
+        token_log_probs=together("token_log_probs"),
+        tempered_scores=together("tempered_scores"),
     )
 
 

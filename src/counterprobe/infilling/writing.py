@@ -36,8 +36,8 @@ from counterprobe.arrays import FloatArray, StateArray
 from counterprobe.cells import csv_line, unescaped
 from counterprobe.files import LockedFile, check_writable, read_bytes
 from counterprobe.infilling.fasta import FastaRecord, as_fasta, parse_fasta
+from counterprobe.infilling.results import Infilled
 from counterprobe.infilling.task import Task
-from counterprobe.run.batches import SampleBatch
 from counterprobe.states import MASK
 
 __all__ = ["KINDS", "Design", "DesignFile", "check_kind", "designs_of", "recovery"]
@@ -83,13 +83,13 @@ class Design:
 
 
 def designs_of(
-    drawn: SampleBatch, task: Task, name: str, *, temperature: float, seed: int | str
+    drawn: Infilled, task: Task, name: str, *, temperature: float, seed: int | str
 ) -> list[Design]:
     """Return the complete sequences of a batch as designs.
 
     Parameters
     ----------
-    drawn : SampleBatch
+    drawn : Infilled
         With texts.
     task : Task
         What they were drawn for.

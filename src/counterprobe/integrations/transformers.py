@@ -26,6 +26,7 @@ from counterprobe.discovery import Structure
 from counterprobe.extras import load_extra
 from counterprobe.files import whole_file
 from counterprobe.infilling import infill
+from counterprobe.infilling.results import Infilled
 from counterprobe.infilling.terms import rule_of
 from counterprobe.integrations.blocks import reads_rows_alone
 from counterprobe.integrations.generate_options import (
@@ -37,7 +38,6 @@ from counterprobe.integrations.generate_options import (
 )
 from counterprobe.models.template import Allowed
 from counterprobe.models.transformers import LanguageModel
-from counterprobe.run.batches import SampleBatch
 from counterprobe.run.results import StopReason
 from counterprobe.samplers.auto import Auto
 from counterprobe.samplers.base import Sampler
@@ -81,13 +81,13 @@ class UnmaskingOutput(ModelOutput):
         first end of text are padding; ``batches`` has what was drawn there.
     evaluations : int
         States that went through the model for all of them, whatever for.
-    batches : tuple of SampleBatch
+    batches : tuple of Infilled
         One for each different prompt, in order, with ledgers, log-probabilities and texts.
     """
 
     sequences: torch.Tensor | None = None
     evaluations: int | None = None
-    batches: tuple[SampleBatch, ...] | None = None
+    batches: tuple[Infilled, ...] | None = None
 
 
 def generate(
@@ -339,9 +339,7 @@ class _Prompts:
             groups.setdefault(prompt.tobytes(), (prompt, []))[1].append(k)
         return cls(ids, list(real), [*groups.values()])
 
-    def filled(
-        self, batches: list[SampleBatch], known: LanguageModel, device: Any
-    ) -> torch.Tensor:
+    def filled(self, batches: list[Infilled], known: LanguageModel, device: Any) -> torch.Tensor:
         """Return the ids with everything drawn in its place."""
         out = self.ids.copy()
         for (prompt, rows), batch in zip(self.groups, batches, strict=True):

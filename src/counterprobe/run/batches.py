@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from counterprobe.arrays import FloatArray, StateArray
 from counterprobe.report import Facts, Note, Section, Shown, Table
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.results import Choice, SampleResult, first_tokens
+from counterprobe.run.results import SampleResult, first_tokens
 from counterprobe.states import MASK
 
 __all__ = ["SampleBatch"]
@@ -42,14 +42,6 @@ class SampleBatch(Shown):
     tempered_scores : ndarray of float, shape (count, N), optional
         What ``token_scores`` are at another temperature than 1; None at 1, where they are minus
         ``token_log_probs``.
-    texts : tuple of str, optional
-        The sequences spelled out, where there is a template.
-    log_likelihoods : ndarray of float, shape (count, orders), optional
-        Log-probability of each finished sequence by the chain rule in random orders.
-    measuring : Ledger
-        What was evaluated for measuring, apart from ``ledger``.
-    choice : Choice, optional
-        What ``sampler="auto"`` of ``infill`` chose, and why.
     """
 
     sequences: StateArray
@@ -58,15 +50,10 @@ class SampleBatch(Shown):
     ledger: Ledger
     token_log_probs: FloatArray | None = None
     tempered_scores: FloatArray | None = None
-    texts: tuple[str, ...] | None = None
-    log_likelihoods: FloatArray | None = None
-    measuring: Ledger = field(default_factory=Ledger)
-    choice: Choice | None = None
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        measured = self.token_log_probs, self.tempered_scores, self.log_likelihoods
-        for array in (self.sequences, self.given, *measured):
+        for array in (self.sequences, self.given, self.token_log_probs, self.tempered_scores):
             if array is not None:
                 array.setflags(write=False)
 
@@ -82,7 +69,7 @@ class SampleBatch(Shown):
         state = "all completed" if done == count else f"{done} completed, {self._stopped.stop}"
         shown = f"; first: {first_tokens(self.sequences[0])}" if done == count else ""
         return (
-            f"SampleBatch({count} x {length} by {first.sampler}, {state}; "
+            f"{type(self).__name__}({count} x {length} by {first.sampler}, {state}; "
             f"{self.ledger.evaluations} evaluations in {self.ledger.stages} stages, "
             f"{self.tokens_per_forward:.3g} tokens per forward{shown})"
         )
@@ -94,24 +81,29 @@ class SampleBatch(Shown):
         """
         count, length = self.sequences.shape
         done = self.num_completed
-        first = self.results[0].sampler
-        later = first if self.choice is None else self.choice.sampler
-        how = first if later == first else f"{first} ({later})"
+        how, *why = self.how()
         lines = [
             f"{count:,} sequence{'' if count == 1 else 's'} of {length:,} positions by {how}: "
-            f"{self.ledger.evaluations:,} evaluations in {self.ledger.stages:,} stages"
+            f"{self.ledger.evaluations:,} evaluations in {self.ledger.stages:,} stages",
+            *why,
         ]
-        if self.choice is not None:
-            lines.append(str(self.choice))
         if done < count:
             lines.append(f"{count - done:,} stopped before they were finished: ")
             lines[-1] += self._stopped.reason
         finished = np.flatnonzero((self.sequences != MASK).all(axis=1))
         for k in finished[:SHOWN].tolist():
-            lines.append(self.texts[k] if self.texts else first_tokens(self.sequences[k]))
+            lines.append(self.spelled(k))
         if len(finished) > SHOWN:
             lines.append(f"... and {len(finished) - SHOWN:,} more")
         return "\n".join(lines)
+
+    def how(self) -> list[str]:
+        """Return which rule drew, and lines that say why it did, where it was chosen."""
+        return [self.results[0].sampler]
+
+    def spelled(self, index: int) -> str:
+        """Return a sequence for people."""
+        return first_tokens(self.sequences[index])
 
     @property
     def _stopped(self) -> SampleResult:
@@ -130,11 +122,15 @@ class SampleBatch(Shown):
         return int((self.sequences != MASK).all(axis=1).sum())
 
     @property
+    def num_sent(self) -> int:
+        """States that were sent."""
+        return self.ledger.evaluations
+
+    @property
     def tokens_per_forward(self) -> float:
-        """Positions committed per state sent, also to discover and to measure; NaN for nothing."""
+        """Positions committed per state that was sent; NaN for nothing."""
         committed = int(((self.given == MASK) & (self.sequences != MASK)).sum())
-        sent = self.ledger.evaluations + self.measuring.evaluations
-        return committed / sent if sent else math.nan
+        return committed / self.num_sent if self.num_sent else math.nan
 
     @property
     def log_probs(self) -> FloatArray | None:
@@ -188,11 +184,10 @@ class SampleBatch(Shown):
 
     def sections(self) -> list[Section]:
         """Return what a display or a page of it shows: what it cost, why so, and sequences."""
+        why = self.how()[1:]
         first, *rest = str(self).splitlines()
-        shown: list[Section] = [Note(first)]
-        if self.choice is not None:
-            shown.append(Note(str(self.choice), is_decision=True))
-            rest = rest[1:]
+        rest = rest[len(why) :]
+        shown: list[Section] = [Note(first), *(Note(line, is_decision=True) for line in why)]
         if self.num_completed < len(self) and rest:
             shown.append(Note(rest[0]))
         each = f"{self.tokens_per_forward:.3g}"
@@ -216,7 +211,7 @@ class SampleBatch(Shown):
             row = [str(k + 1), f"{self.results[k].ledger.evaluations:,}"]
             if scores is not None:
                 row.append(f"{scores[k]:.4g}" if np.isfinite(scores[k]) else "-")
-            rows.append([*row, self.texts[k] if self.texts else first_tokens(self.sequences[k])])
+            rows.append([*row, self.spelled(k)])
         return columns, rows
 
     def summary(self) -> dict[str, Any]:
@@ -227,26 +222,6 @@ class SampleBatch(Shown):
             "settings": first.settings,
             "count": len(self),
             "completed": self.num_completed,
-            **({} if self.choice is None else {"choice": self.choice.as_dict()}),
             "tokens_per_forward": self.tokens_per_forward,
             **self.ledger.as_dict(),
         }
-
-    @classmethod
-    def joined(cls, parts: Sequence[SampleBatch]) -> SampleBatch:
-        """Return sequences that were drawn one part after another, with the sum of the ledgers."""
-        if len(parts) == 1:
-            return parts[0]
-
-        def together(name: str) -> FloatArray | None:
-            arrays = [getattr(part, name) for part in parts]
-            return None if any(array is None for array in arrays) else np.concatenate(arrays)
-
-        return cls(
-            np.concatenate([part.sequences for part in parts]),
-            np.concatenate([part.given for part in parts]),
-            [result for part in parts for result in part.results],
-            sum((part.ledger for part in parts), Ledger()),
-            token_log_probs=together("token_log_probs"),
-            tempered_scores=together("tempered_scores"),
-        )

@@ -43,55 +43,23 @@ class Opened:
 
     Attributes
     ----------
-    sequence : int
-    sampler : str
-    settings : mapping
-    streams : Streams
-    oracle, length, vocab_size
-        Of the oracle, its name and sizes.
-    row_error : float
+    run : Run
+        For reading only.
     given : ndarray of int, shape (N,)
         Context, ``MASK`` elsewhere.
-    temperature : float
+    streams : Streams
+    sampler : str
+    settings : mapping
     task : {"sample", "discover"}
         Whether a sequence is drawn, or only what depends on what is looked for.
     """
 
-    sequence: int
+    run: Run
+    given: StateArray
+    streams: Streams
     sampler: str
     settings: Mapping[str, Any]
-    streams: Streams
-    oracle: str
-    length: int
-    vocab_size: int
-    row_error: float
-    given: StateArray
-    temperature: float
     task: Literal["sample", "discover"] = "sample"
-
-    @classmethod
-    def of(
-        cls,
-        run: Run,
-        streams: Streams,
-        sampler: str,
-        settings: Mapping[str, Any],
-        task: Literal["sample", "discover"] = "sample",
-    ) -> Opened:
-        """Describe a run that is about to begin."""
-        return cls(
-            run.sequence,
-            sampler,
-            settings,
-            streams,
-            run.oracle_name,
-            run.length,
-            run.vocab_size,
-            run.row_error,
-            run.state,
-            run.temperature,
-            task,
-        )
 
 
 @dataclass(frozen=True, slots=True)

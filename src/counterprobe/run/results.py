@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import StateArray
-from counterprobe.plain import plain
 from counterprobe.report import Facts, Note, Section, Shown
 from counterprobe.report.drawings import draw_bars
 from counterprobe.report.pictures import picture
@@ -21,7 +20,7 @@ from counterprobe.run.transcript import Transcript
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
 
-__all__ = ["Choice", "SampleResult", "StopReason", "first_tokens"]
+__all__ = ["SampleResult", "StopReason", "first_tokens"]
 
 # Tokens that a summary shows.
 SHOWN = 10
@@ -49,55 +48,6 @@ def first_tokens(state: NDArray[Any]) -> str:
     """Return the first tokens of a state for people, ``_`` where it is masked."""
     shown = " ".join("_" if token < 0 else str(int(token)) for token in state[:SHOWN])
     return shown + (" ..." if len(state) > SHOWN else "")
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What ``sampler="auto"`` chose, or prices did where a structure comes from elsewhere; why.
-
-    Attributes
-    ----------
-    sampler : str
-        The rule that drew all sequences, or all but the first few.
-    why : str
-        One line for people.
-    ledger : Ledger
-        What it took to find and price a structure; part of the ledger of the whole.
-    one_at_a_time : int
-        Evaluations that one position at a time takes for all sequences.
-    batch_kl, batch_kl_se : float, optional
-        Nats that a plan was measured to break, where one was chosen.
-    by : str
-        Who chose: ``auto``, or ``measured prices``.
-    prices : dict from str to (float, float)
-        Ways of choosing batches that were priced, with nats and their standard error.
-    """
-
-    sampler: str
-    why: str
-    ledger: Ledger
-    one_at_a_time: int
-    batch_kl: float | None = None
-    batch_kl_se: float | None = None
-    by: str = "auto"
-    prices: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        """Say it in one line."""
-        return f"{self.by} chose {self.why}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        prices = {way: (plain(nats), plain(se)) for way, (nats, se) in self.prices.items()}
-        return {
-            "sampler": self.sampler,
-            "why": self.why,
-            "evaluations": self.ledger.evaluations,
-            "one_at_a_time": self.one_at_a_time,
-            "batch_kl": plain(self.batch_kl),
-            "batch_kl_se": plain(self.batch_kl_se),
-            **({"by": self.by, "prices": prices} if prices else {}),
-        }
 
 
 @dataclass(frozen=True, slots=True, repr=False)

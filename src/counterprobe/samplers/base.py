@@ -137,7 +137,7 @@ class Sampler(ABC):
         given = run.state
         run.begin(streams, self.needs)
         if run.tell is not None:
-            run.tell(Opened.of(run, streams, self.name, self.settings))
+            run.tell(Opened(run, given, streams, self.name, self.settings))
         stop, reason, diagnostics = StopReason.COMPLETED, StopReason.COMPLETED.value, None
         try:
             if not run.is_complete:  # given context alone costs nothing

@@ -63,29 +63,29 @@ class About:
 
     def header(self, opening: Opened) -> dict[str, Any]:
         """Return the header of a trace."""
-        given = opening.given
+        run, given = opening.run, opening.given
         return {
             "library": __version__,
-            "title": self.title or f"{opening.sampler} on {opening.oracle}",
+            "title": self.title or f"{opening.sampler} on {run.oracle_name}",
             "task": opening.task,
             "sampler": opening.sampler,
             "settings": plain(opening.settings, most_items=MOST_ITEMS),
-            "oracle": opening.oracle,
+            "oracle": run.oracle_name,
             "family": self.family,
             "model": self.model,
-            "length": opening.length,
-            "vocab_size": opening.vocab_size,
-            "row_error": plain(float(opening.row_error)),
+            "length": run.length,
+            "vocab_size": run.vocab_size,
+            "row_error": plain(float(run.row_error)),
             "seeds": {
                 "decision": _exact(opening.streams.decision_seed),
                 "commit": _exact(opening.streams.commit_seed),
             },
-            "sequence": opening.sequence,
+            "sequence": run.sequence,
             "count": self.count,
-            "temperature": opening.temperature,
+            "temperature": run.temperature,
             "given": None if (given == MASK).all() else pack(given),
-            "tokens": self._names("tokens", opening.vocab_size),
-            "positions": self._names("positions", opening.length),
+            "tokens": self._names("tokens", run.vocab_size),
+            "positions": self._names("positions", run.length),
             "stretches": None if self.stretches is None else [list(one) for one in self.stretches],
             "true_edges": self._array("true_edges", 2),
             "coordinates": self._array("coordinates", 3),

@@ -153,10 +153,10 @@ class Recorder:
         if self._file is not None:
             raise ValueError("a Recorder follows one run; make a new one for another")
         header = first_line(self._about.header(opening))
-        self._row_error = opening.row_error
-        self._vocab_size = opening.vocab_size
+        self._row_error = opening.run.row_error
+        self._vocab_size = opening.run.vocab_size
         self._history = opening.given.astype(np.int32)
-        self._notes = NoteEvents(opening.length)
+        self._notes = NoteEvents(opening.run.length)
         self._file = GrowingFile(self._path)
         self._file.write(header)
 
