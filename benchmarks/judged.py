@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -45,7 +46,7 @@ import counterprobe as cp
 from counterprobe.models.letters import AMINO_ACIDS
 from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.planning import Plan
-from counterprobe.threads import one_thread_for_children, set_num_threads
+from counterprobe.threads import set_num_threads
 
 # Chosen before any was measured: of those that the library ships and those of designs/twelve.py,
 # spread in length from 36 to 297 residues. On longer ones one residue at a time takes too long.
@@ -59,6 +60,8 @@ JUDGES = {"antiberty": "sapiens-heavy", "sapiens-heavy": "antiberty"}
 ONE, SINGLY = "one-batch", "sequential"
 # Residues from which on one at a time is left to the end below temperature 1.
 LONG = 220
+# Where matrix libraries read their number of threads when a process starts.
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Rules that adapt to replies, with values of the setting that decides how many steps they take, by
 # temperature: from two to 32 evaluations or so. Gamma is in nats for every masked residue, and
 # `auto` is told how far residues are from each other.
@@ -446,6 +449,7 @@ class Preparing:
 
     def __init__(self, workers: int) -> None:
         spawn = multiprocessing.get_context("spawn")
+        os.environ.update(dict.fromkeys(ONE_THREAD, "1") if workers else {})
         self._pool = ProcessPoolExecutor(workers, mp_context=spawn) if workers else None
         self._futures: dict[str, Future[Prepared]] = {}
         self._known: dict[str, Prepared] = {}
@@ -455,8 +459,7 @@ class Preparing:
         """Let another process begin with a task."""
         if self._pool is not None:
             words = (task.kind, task.temperature, task.sizes, task.device)
-            with one_thread_for_children():
-                self._futures[task.name] = self._pool.submit(prepare, type(task), words, counts)
+            self._futures[task.name] = self._pool.submit(prepare, type(task), words, counts)
 
     @property
     def is_idle(self) -> bool:

@@ -203,7 +203,7 @@ def structure_phase(bench: Bench) -> None:
             for name, settings in JUDGED
             if bench.names_prices or "target_kl" not in settings
         ]
-        view = cp.run.Run(bench.oracle).view
+        view = cp.run.Run(bench.oracle)
         fixed = [fixed_batches(one.rule, view, decisions) for one in judged]
         rounds = {0 if one is None else len(list(one.batches)) for one in fixed}
         return {**found, "evaluations": structure.ledger.evaluations, "rounds": sorted(rounds)}

@@ -13,8 +13,6 @@ from counterprobe import testing
 from counterprobe.executors import ExecutorError, local_processes
 from counterprobe.oracles import FollowsRuns
 from counterprobe.run import Probe
-from counterprobe.run.door import Door
-from counterprobe.run.driver import drive
 
 LAW = cp.families.path(40, 7)
 
@@ -110,19 +108,21 @@ def test_queries_of_a_stage_are_asked_ahead_and_answered_in_order(sharded):
     def reading():
         for k, query in enumerate(queries):
             read.append(k)
-            yield k, query, None
+            yield Probe(query.states, query.readouts, label=k), query
 
     answered = []
 
-    def consume(k, rows):
+    def consume(probe, query, rows):
+        k = probe.label
         assert len(read) > k
         if k == 0:
             assert 1 < len(read) < len(queries)  # ahead, but not all of them
         same_rows(rows, own.ask(queries[k]).rows)
         answered.append(k)
 
-    with Door(sharded).stage("probe") as stage:
-        drive(sharded, stage.ask_all(reading(), consume))
+    run = cp.run.Run(sharded)
+    with run.stage("probe") as stage:
+        run.alone(stage.ask_all(reading(), consume))
     assert answered == list(range(len(queries)))
 
 

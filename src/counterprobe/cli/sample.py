@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Any
 
 import typer
@@ -10,12 +11,14 @@ from rich.console import Console
 from counterprobe.cli import options, output, runs
 from counterprobe.evaluation import Trial, run_trial
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
-from counterprobe.run.events import tell_all
+from counterprobe.run.events import Listener, Progress, tell_all
 from counterprobe.run.results import StopReason
 from counterprobe.samplers.registry import build_sampler, read_settings
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
 from counterprobe.trace import About
+
+logger = logging.getLogger("counterprobe")
 
 __all__ = ["sample"]
 
@@ -76,7 +79,7 @@ def sample(
             draws=kl_draws if evaluate else None,
             temperature=temperature,
             max_evaluations=max_evaluations,
-            on_event=tell_all(progress, recorder),
+            on_event=tell_all(progress, recorder, Listener(_log, Progress) if verbose else None),
         )
         if recorder is not None and trial.kl is not None:
             recorder.measured(trial.kl.value, trial.kl.standard_error)
@@ -93,6 +96,14 @@ def sample(
     if result.stop is StopReason.BUDGET_SPENT:
         output.complain(f"stopped: {result.reason}")
         raise typer.Exit(output.FAILED)
+
+
+def _log(now: Progress) -> None:
+    """Log a stage."""
+    logger.debug(
+        "%s: %d of %d positions committed, total %d evaluations",
+        now.operation, now.committed, now.masked, now.ledger.evaluations,
+    )  # fmt: skip
 
 
 def _show(console: Console, law: ForestLaw, trial: Trial) -> None:
