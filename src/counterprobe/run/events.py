@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
 
 from counterprobe.arrays import IntArray, StateArray
@@ -258,15 +259,15 @@ def tell_all(*listeners: OnEvent | None) -> Listener:
     sequences = {one.sequence for one in every if one.sequence is not None}
     if len(sequences) > 1:
         raise ValueError(f"listeners must follow one sequence, got {sorted(sequences)}")
-
-    def tell(event: RunEvent) -> None:
-        is_detail = not isinstance(event, WHOLE)
-        for one in every:
-            if isinstance(event, one.kinds) or (is_detail and one.sequence is not None):
-                one.tell(event)
-
     kinds = tuple(kind for kind in WHOLE if any(one.wants(kind) for one in every))
-    return Listener(tell, kinds, *sequences)
+    return Listener(partial(_tell_each, every), kinds, *sequences)
+
+
+def _tell_each(listeners: list[Listener], event: RunEvent) -> None:
+    is_detail = not isinstance(event, WHOLE)
+    for one in listeners:
+        if isinstance(event, one.kinds) or (is_detail and one.sequence is not None):
+            one.tell(event)
 
 
 def _as_listener(callback: OnEvent) -> Listener:
