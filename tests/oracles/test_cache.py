@@ -23,7 +23,7 @@ from counterprobe.oracles import NUMERICAL_FLOOR, AttentionQuery
 from counterprobe.oracles.cache import as_bytes, cached_row_error
 from counterprobe.rows import DenseRows
 from counterprobe.run import Stream
-from reading_ahead import ReadsAhead
+from in_groups import InGroups
 
 MASK = cp.MASK
 
@@ -163,8 +163,8 @@ def test_a_run_that_stopped_is_resumed_with_a_larger_budget(table_law, tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
-@pytest.mark.parametrize("ahead", [False, True], ids=["one by one", "read ahead"])
-def test_a_run_with_impossible_drafts_is_resumed(ahead, tmp_path, monkeypatch):
+@pytest.mark.parametrize("in_groups", [False, True], ids=["one by one", "in groups"])
+def test_a_run_with_impossible_drafts_is_resumed(in_groups, tmp_path, monkeypatch):
     monkeypatch.setattr("counterprobe.samplers.rules.waves.MOST_NUMBERS", 4)  # one state each
     refused = []
 
@@ -176,14 +176,14 @@ def test_a_run_with_impossible_drafts_is_resumed(ahead, tmp_path, monkeypatch):
                 refused.append(self)
                 raise
 
-    class Ahead(ReadsAhead, Dying):
+    class DyingInGroups(InGroups, Dying):
         pass
 
     copied = np.zeros((2,) * 4)
     copied[0, 0, 0, 0] = copied[1, 1, 1, 1] = 1
     law = cp.TableLaw(copied)
     streams = cp.Streams(1, 1)
-    kind = Ahead if ahead else Dying
+    kind = DyingInGroups if in_groups else Dying
     for rule in (samplers.Autospeculation(), samplers.ASSD(4)):
         expected = rule(cp.run.Run(law.oracle()), streams)
         for calls in itertools.count(1):
@@ -206,18 +206,11 @@ def test_a_run_with_impossible_drafts_is_resumed(ahead, tmp_path, monkeypatch):
         assert len(refused) == before, "a refusal is a reply as well"
 
 
-class MortalAhead(ReadsAhead):
-    """Dies after some replies."""
-
-    replies_left = -1
-
-    def about_to_reply(self):
-        if self.replies_left == 0:
-            raise Interrupted
-        self.replies_left -= 1
+class MortalInGroups(InGroups, Mortal):
+    """Dies after some calls."""
 
 
-def test_an_oracle_that_reads_ahead_goes_on_doing_so(forest_law, tmp_path):
+def test_queries_that_are_asked_at_once_are_stored_state_by_state(forest_law, tmp_path):
     states = np.full((16, forest_law.length), MASK)
     states[np.arange(16), 0] = np.arange(16) % forest_law.vocab_size
     states[np.arange(16), 3] = np.arange(16) // forest_law.vocab_size % forest_law.vocab_size
@@ -231,15 +224,13 @@ def test_an_oracle_that_reads_ahead_goes_on_doing_so(forest_law, tmp_path):
         return np.concatenate(seen), unmasking.ledger
 
     alone, ledger = run(forest_law.oracle())
-    for lasting in (3, 3, -1):
-        inner = MortalAhead(forest_law.oracle())
-        inner.replies_left = lasting
+    for lasting in (1, 2, -1):
+        inner = MortalInGroups(forest_law.oracle(), lasting)
         try:
             with inner.cached(tmp_path / "run") as oracle:
                 rows, charged = run(oracle)
         except Interrupted:
             pass
-        assert inner.furthest == 3
     assert np.array_equal(rows, alone) and charged == ledger
     assert oracle.num_hits + oracle.num_misses == 16 and oracle.num_misses < different
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe import Query, Readouts, Reply
+from counterprobe import Query, Readouts
 from counterprobe.oracles import AttentionQuery, HistoryQuery, RunKey, Runs, join
 
 MASK = cp.MASK
@@ -132,36 +132,3 @@ def test_a_part_of_a_query_has_the_rows_of_its_states(table_law, readouts):
 
 
 # ----- Replies ------------------------------------------------------------------------------
-
-
-def test_a_late_reply_is_waited_for_once_or_dropped_once():
-    rows, weights = cp.rows.DenseRows(np.full((1, 2), 0.5)), np.ones((1, 3, 3))
-    waited, dropped = [], []
-
-    def wait() -> Reply:
-        waited.append(1)
-        return Reply(rows, weights)
-
-    reply = Reply.later(wait, lambda: dropped.append(1))
-    assert reply.is_late and waited == []
-    assert reply.rows is rows and reply.attention is weights and not reply.is_late
-    assert reply.settle() is reply
-    reply.drop()
-    assert (len(waited), len(dropped)) == (1, 0), "nothing is left to drop"
-    left = Reply.later(wait, lambda: dropped.append(1))
-    left.drop()
-    left.drop()
-    assert (len(waited), len(dropped)) == (1, 1)
-    Reply.later(wait).drop()
-    Reply(rows).drop()
-    assert Reply(rows).attention is None and not Reply(rows).is_late
-
-
-def test_a_late_reply_that_failed_says_so_whenever_it_is_looked_at():
-    def wait() -> Reply:
-        raise RuntimeError("the replica is gone")
-
-    reply = Reply.later(wait)
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="the replica is gone"):
-            reply.rows  # noqa: B018

@@ -1,7 +1,5 @@
 """A share of the states is asked for twice; frozen oracles pass, others are named."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 
@@ -80,16 +78,6 @@ def test_what_a_cache_has_is_not_repeated(table_law, tmp_path):
     assert one.sequences.tolist() == two.sequences.tolist() == plain.sequences.tolist()
     assert first.num_repeated > 0
     assert second.num_repeated == 1, "the state by which the oracle was recognised"
-
-
-def test_a_late_reply_is_checked_when_it_has_come(law):
-    with ThreadPoolExecutor(1) as executor:
-        oracle = law.oracle().sharded(executor).rechecking(1.0)
-        masked = np.full((2, law.length), MASK, dtype=np.int32)
-        late = [oracle.ask(Query(masked, Readouts.same(2, [k]))) for k in range(2)]
-        assert all(reply.is_late for reply in late) and oracle.num_repeated == 0
-        late[0].drop()
-        assert len(late[1].rows) == 2 and oracle.num_repeated == 2
 
 
 class OfTheOrder(RowOracle):

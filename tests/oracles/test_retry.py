@@ -10,7 +10,7 @@ from counterprobe import testing
 from counterprobe.oracles import Runs
 from counterprobe.oracles.retry import Retry
 from counterprobe.run import Stream
-from reading_ahead import ReadsAhead
+from in_groups import InGroups
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -139,8 +139,8 @@ def test_an_attempt_that_answers_too_late_changes_nothing(forest_law):
     ]
 
 
-class FlakyAhead(ReadsAhead, Flaky):
-    """Errors come in their turn."""
+class FlakyInGroups(InGroups, Flaky):
+    """Is asked for six states at once."""
 
 
 def one_stage(oracle, law):
@@ -156,35 +156,29 @@ def one_stage(oracle, law):
     return np.concatenate(seen), run.ledger
 
 
-def test_an_oracle_that_reads_ahead_does_so_between_failures_too(forest_law):
+def test_queries_that_are_asked_at_once_are_repeated_at_once(forest_law):
     alone, ledger = one_stage(forest_law.oracle(), forest_law)
-    plan = ["raise", "raise", "answer", "answer", "raise", "answer", "answer", "raise"]
-    inner = FlakyAhead(forest_law.oracle(), plan)
+    plan = ["raise", "raise", "answer", "raise", "answer", "raise", "answer"]
+    inner = FlakyInGroups(forest_law.oracle(), plan)
     pauses = []
     oracle = Retry(inner, attempts=3, backoff=0.5, sleep=pauses.append)
     rows, charged = one_stage(oracle, forest_law)
     assert np.array_equal(rows, alone) and charged == ledger
-    assert inner.furthest == 3 and inner.states == ledger.evaluations == 16
+    assert inner.states == ledger.evaluations == 16
+    assert [len(states) for states in inner.seen] == [6, 6, 4]
     assert pauses == [0.5, 1.0, 0.5, 0.5]
     where = [(failure.call, failure.attempt) for failure in oracle.failures]
-    assert where == [(0, 1), (0, 2), (2, 1), (4, 1)]
+    assert where == [(0, 1), (0, 2), (1, 1), (2, 1)]
 
 
 @pytest.mark.parametrize("attempts", [1, 2])
 def test_a_request_that_fails_too_often_ends_the_stream(forest_law, attempts):
-    inner = FlakyAhead(forest_law.oracle(), ["answer", *["raise"] * 9])
+    inner = FlakyInGroups(forest_law.oracle(), ["answer", *["raise"] * 9])
     oracle = Retry(inner, attempts=attempts, sleep=lambda _: None)
-    message = rf"failed {attempts} times in a row on call 1 \(2 states, 4 rows\)"
+    message = rf"failed {attempts} times in a row on call 1 \(6 states, 12 rows\)"
     with pytest.raises(cp.OracleError, match=message):
         one_stage(oracle, forest_law)
     assert len(oracle.failures) == attempts
-
-
-def test_requests_under_a_time_limit_go_one_by_one(forest_law):
-    inner = FlakyAhead(forest_law.oracle(), [])
-    alone, ledger = one_stage(forest_law.oracle(), forest_law)
-    rows, charged = one_stage(Retry(inner, timeout=30.0), forest_law)
-    assert np.array_equal(rows, alone) and charged == ledger and inner.furthest == 1
 
 
 def test_a_broken_contract_is_not_asked_for_again(uniform_oracle):

@@ -2,6 +2,7 @@
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,9 +11,9 @@ import pytest
 import counterprobe as cp
 import executor_jobs
 from counterprobe import testing
-from counterprobe.executors import ExecutorError, local_processes
+from counterprobe.executors import AHEAD, ExecutorError, local_processes
 from counterprobe.oracles import FollowsRuns
-from counterprobe.run import Probe
+from counterprobe.run import Probe, Stream
 
 LAW = cp.families.path(40, 7)
 
@@ -55,7 +56,7 @@ def test_pieces_cover_every_state_and_row_once(threads, piece):
     for seed in range(20):
         rng = np.random.default_rng([51, seed])
         states, readouts = draw_request(rng, int(rng.integers(1, 12)), bool(seed % 2))
-        parts = oracle._split(states, readouts)
+        parts = oracle._split(cp.Query(states, readouts))
         np.testing.assert_array_equal(np.concatenate([part for part, *_ in parts]), states)
         rows = np.concatenate([index for *_, index in parts])
         assert sorted(rows.tolist()) == list(range(len(readouts)))
@@ -71,7 +72,7 @@ def test_pieces_cover_every_state_and_row_once(threads, piece):
 def test_pieces_are_whole_batches_of_a_model(threads, batch, sizes):
     plain = cp.CallableOracle(executor_jobs.smoothed, length=5, vocab_size=4, batch_size=batch)
     states = np.full((100, 5), cp.MASK, dtype=np.int32)
-    parts = plain.sharded(threads)._split(states, cp.Readouts.same(100, [1]))
+    parts = plain.sharded(threads)._split(cp.Query(states, cp.Readouts.same(100, [1])))
     assert [len(part) for part, *_ in parts] == sizes
 
 
@@ -97,50 +98,32 @@ def test_all_replies_share_one_class_map(sharded):
     assert (first.total_variation(second) == 0).all()
 
 
-def test_queries_of_a_stage_are_asked_ahead_and_answered_in_order(sharded):
+def test_queries_of_a_stage_are_asked_at_once_and_answered_in_order(threads):
     own = LAW.oracle()
+    build = partial(executor_jobs.Noting, own)
+    asked = testing.CountingOracle(own.sharded(threads, piece=3, build=build))
     rng = np.random.default_rng(54)
     queries = [
         cp.Query(*draw_request(rng, int(rng.integers(1, 9)), k % 2 == 0)) for k in range(25)
     ]
-    read = []
-
-    def reading():
-        for k, query in enumerate(queries):
-            read.append(k)
-            yield Probe(query.states, query.readouts, label=k), query
-
     answered = []
 
-    def consume(probe, query, rows):
-        k = probe.label
-        assert len(read) > k
-        if k == 0:
-            assert 1 < len(read) < len(queries)  # ahead, but not all of them
-        same_rows(rows, own.ask(queries[k]).rows)
-        answered.append(k)
+    def consume(probe, rows):
+        same_rows(rows, own.ask(queries[probe.label]).rows)
+        answered.append(probe.label)
 
-    run = cp.run.Run(sharded)
-    with run.stage("probe") as stage:
-        run.alone(stage.ask_all(reading(), consume))
+    requests = (Probe(one.states, one.readouts, label=k) for k, one in enumerate(queries))
+    cp.run.Run(asked).do(Stream(requests, consume))
     assert answered == list(range(len(queries)))
-
-
-def test_replies_that_nobody_waits_for_do_not_disturb_the_next(sharded):
-    rng = np.random.default_rng(55)
-    queries = [cp.Query(*draw_request(rng, 8, True)) for _ in range(6)]
-    replies = [sharded.ask(query) for query in queries]
-    assert all(reply.is_late for reply in replies)
-    replies[3].settle()  # in any order
-    for reply in replies[:5]:
-        reply.drop()
-    for k in (3, 5):
-        same_rows(replies[k].rows, LAW.oracle().ask(queries[k]).rows)
-    same_rows(sharded.ask(queries[0]).rows, LAW.oracle().ask(queries[0]).rows)
+    assert all(len(states) >= AHEAD * 2 * 3 for states in asked.seen[:-1])
+    # A piece holds states of one query, which one process would compute together.
+    sizes = [len(one.states) for one in queries]
+    pieces = [min(3, size - low) for size in sizes for low in range(0, size, 3)]
+    assert sorted(executor_jobs.Noting.sizes) == sorted(pieces)
 
 
 def test_it_is_an_oracle_that_keeps_the_contract(sharded):
-    assert sharded.info == LAW.oracle().info
+    assert sharded.info == replace(LAW.oracle().info, stream_states=AHEAD * 2 * 3)
     assert sharded.ability(FollowsRuns) is None
     assert sharded.digest == LAW.oracle().digest
     testing.check_oracle(sharded, LAW)

@@ -16,7 +16,7 @@ from counterprobe.run.transcript import Event, Note
 from counterprobe.states import fingerprint
 from counterprobe.testing import CountingOracle
 from doors import probe, rows
-from reading_ahead import ReadsAhead
+from in_groups import InGroups
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -302,7 +302,7 @@ def test_a_zero_warns_once_and_only_where_it_is_seen(uniform_oracle):
     assert [w.category for w in caught] == [cp.errors.ZeroProbabilityWarning] * 2
 
 
-# ----- Several queries of one stage, whose replies may be late ----------------------------------
+# ----- Several queries of one stage, perhaps asked at once ---------------------------------------
 
 
 def labelled(law):
@@ -314,7 +314,7 @@ def labelled(law):
         yield Probe(states, readouts, label=f"request {size}"), Query(states, readouts)
 
 
-@pytest.mark.parametrize("kind", [CountingOracle, ReadsAhead])
+@pytest.mark.parametrize("kind", [CountingOracle, InGroups])
 def test_every_label_comes_with_its_own_rows_and_every_state_is_charged_once(law, kind):
     oracle = kind(law.oracle())
     door = cp.run.Run(oracle)
@@ -328,7 +328,7 @@ def test_every_label_comes_with_its_own_rows_and_every_state_is_charged_once(law
     assert oracle.states == 6
 
 
-@pytest.mark.parametrize("kind", [CountingOracle, ReadsAhead])
+@pytest.mark.parametrize("kind", [CountingOracle, InGroups])
 @pytest.mark.parametrize(("budget", "answered"), [(0, 0), (1, 1), (2, 1), (3, 2), (5, 2), (6, 3)])
 def test_the_first_request_past_the_budget_is_refused_and_never_reaches_the_oracle(
     law, kind, budget, answered
@@ -344,7 +344,7 @@ def test_the_first_request_past_the_budget_is_refused_and_never_reaches_the_orac
 
 
 def test_an_error_of_whoever_makes_the_requests_comes_in_its_turn(law):
-    oracle = ReadsAhead(law.oracle())
+    oracle = InGroups(law.oracle())
     door = cp.run.Run(oracle)
 
     def requests():
@@ -357,27 +357,18 @@ def test_an_error_of_whoever_makes_the_requests_comes_in_its_turn(law):
     assert len(seen) == 3 and door.ledger.probes == oracle.states == 6
 
 
-@pytest.mark.parametrize("problem", [None, ConnectionError("lost")])
-def test_replies_that_nobody_will_look_at_are_dropped(law, problem):
-    class Failing(ReadsAhead):
-        def about_to_reply(self):
-            if self.states and problem is not None:
-                raise problem
-
-    oracle = Failing(law.oracle())
+def test_what_was_asked_at_once_is_charged_though_nobody_looks_at_it(law):
+    oracle = InGroups(law.oracle())
     door = cp.run.Run(oracle)
     many = (request for _ in range(3) for request in labelled(law))
 
     def consume(probe, query, rows):
-        assert probe.label == "request 1"
-        if problem is None:
-            raise RuntimeError("enough")
+        raise RuntimeError("enough")
 
-    with pytest.raises((RuntimeError, ConnectionError)), door.stage("probe") as stage:
+    with pytest.raises(RuntimeError, match="enough"), door.stage("probe") as stage:
         door.alone(stage.ask_all(many, consume))
-    assert oracle.states == door.ledger.probes == 1
-    assert (oracle.furthest, oracle.waiting) == (3, 0)
-    assert oracle.dropped == 2
+    assert oracle.states == door.ledger.probes == 6
+    assert [len(seen) for seen in oracle.seen] == [6]
 
 
 # ----- States that an oracle refuses as impossible ----------------------------------------------
@@ -398,7 +389,7 @@ def every_pair() -> np.ndarray:
 
 
 @pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
-@pytest.mark.parametrize("kind", [CountingOracle, ReadsAhead])
+@pytest.mark.parametrize("kind", [CountingOracle, InGroups])
 @pytest.mark.parametrize("seed", range(8))
 def test_possible_states_are_answered_in_any_order_and_the_others_noted(copies, kind, seed):
     draw = np.random.default_rng([79, seed])
@@ -431,7 +422,7 @@ def test_possible_states_are_answered_in_any_order_and_the_others_noted(copies, 
     assert sorted(prints.tolist()) == sorted(shown.tolist())
 
 
-@pytest.mark.parametrize("kind", [CountingOracle, ReadsAhead])
+@pytest.mark.parametrize("kind", [CountingOracle, InGroups])
 def test_a_refusal_that_nobody_notes_is_an_error_in_its_turn(copies, kind):
     door, seen = cp.run.Run(kind(copies.oracle()).declaring(trusted=True)), []
     readouts = cp.Readouts.same(1, [2])
@@ -442,7 +433,8 @@ def test_a_refusal_that_nobody_notes_is_an_error_in_its_turn(copies, kind):
     said = "x0=0, x1=1 has probability zero"
     with pytest.raises(cp.errors.ImpossibleState, match=said), door.stage("probe") as stage:
         door.alone(stage.ask_all(requests, lambda probe, *_: seen.append(probe.label)))
-    assert seen == [0] and door.ledger.probes == 1
+    # What was asked beside the refused state is paid.
+    assert seen == [0] and door.ledger.probes == (2 if kind is InGroups else 1)
 
 
 @pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")

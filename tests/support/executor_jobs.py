@@ -4,10 +4,12 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 import counterprobe as cp
+from counterprobe.oracles import RowOracle
 
 # Longer than any test may take, and short enough for threads that outlive theirs.
 HANGS = 20.0
@@ -117,3 +119,24 @@ def smoothed(states):
     counts = (states[:, None, :, None] == np.arange(4)).sum(axis=2) + 1.0
     rows = counts / counts.sum(axis=-1, keepdims=True)
     return np.broadcast_to(rows, (*states.shape, 4)).copy()
+
+
+class Noting(RowOracle):
+    """Notes how many states it is asked for at once, in threads."""
+
+    sizes: ClassVar[list[int]] = []
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @property
+    def info(self):
+        return self.inner.info
+
+    @property
+    def digest(self):
+        return self.inner.digest
+
+    def rows(self, states, readouts):
+        self.sizes.append(len(states))
+        return self.inner.rows(states, readouts)

@@ -20,7 +20,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -230,25 +229,12 @@ class Cache(Wrapper):
     def _asked(
         self, split: _Split, part: Query, found: dict[bytes, Stored], replaced: set[bytes]
     ) -> Reply:
-        """Ask for some of the states, or all; replies under keys in ``replaced`` are replaced."""
+        """Ask for some of the states, or all; store the replies, and return that to all.
+
+        Replies under keys in ``replaced`` are replaced.
+        """
         with self._storing_refusal(part):
             reply = self.inner.ask(part)
-        if reply.is_late:
-            wait = partial(self._received, split, part, found, replaced, reply)
-            return Reply.later(wait, reply.drop)
-        return self._received(split, part, found, replaced, reply)
-
-    def _received(
-        self,
-        split: _Split,
-        part: Query,
-        found: dict[bytes, Stored],
-        replaced: set[bytes],
-        reply: Reply,
-    ) -> Reply:
-        """Store a reply to the states that were missing, and return that to all."""
-        with self._storing_refusal(part):
-            reply = reply.settle()
         self.num_misses += len(part.states)
         if part is not split.query or not self.inner.info.trusted:
             try:
@@ -369,7 +355,7 @@ class Cache(Wrapper):
             queries.append(query)
             stored.append((meta, arrays))
         whole = join(queries)
-        rows = self._with_known_classes(self.inner.ask(whole).settle())[0].rows
+        rows = self._with_known_classes(self.inner.ask(whole))[0].rows
         self.num_recognising += len(queries)
         check_rows(rows, whole.readouts, self.vocab_size, self.name, warn_on_zero=False)
         now, then = to_numpy(rows.dense()).astype(np.float64), []

@@ -8,6 +8,7 @@ run.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import array_api_compat
@@ -29,6 +30,7 @@ __all__ = [
     "check_drawn",
     "check_rows",
     "own_rows",
+    "parted",
 ]
 
 # Rows of a half-precision model sum to one within about this, also when widened afterwards.
@@ -227,3 +229,19 @@ class ReplyCheck:
             rows, query.readouts, self._vocab_size, self.name, warn_on_zero=not self._zero_seen
         )
         return Reply(own_rows(rows), reply.attention)  # the oracle may write over its rows
+
+
+def parted(reply: Reply, whole: Query, queries: Sequence[Query], name: str) -> list[Reply]:
+    """Return the replies to queries that were asked as one, joined."""
+    readouts = [one.readouts for one in queries]
+    rows = check_count(reply.rows, whole.readouts, name)
+    ends = np.cumsum([len(one) for one in readouts])
+    shares = [
+        rows.take(np.arange(high - len(one), high))
+        for one, high in zip(readouts, ends, strict=True)
+    ]
+    if reply.attention is None:
+        return [Reply(share) for share in shares]
+    last = np.cumsum([len(one.states) for one in queries])
+    weights = np.split(np.array(reply.attention), last[:-1])
+    return [Reply(*pair) for pair in zip(shares, weights, strict=True)]

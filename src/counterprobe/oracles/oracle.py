@@ -72,9 +72,9 @@ class OracleInfo:
         Whether a run may skip checking what it returns.
     row_hellinger_radius, row_kl_radius : float or None
         Uniform bounds on the squared Hellinger distance and the forward KL of its rows.
-    ahead : int
-        How many queries may wait for their replies at once; more than one where replicas share
-        the work.
+    stream_states : int
+        States that a stage of many probes submits at once, or a few more: many where replicas
+        share the work.
     temperature : float
         What the logits of its law were divided by. Where it is not 1, rows hold those of
         temperature 1 beside them (``rows.own``), by which tokens are scored.
@@ -87,7 +87,7 @@ class OracleInfo:
     trusted: bool = False
     row_hellinger_radius: float | None = None
     row_kl_radius: float | None = None
-    ahead: int = 1
+    stream_states: int = 1
     temperature: float = 1.0
 
     def __post_init__(self) -> None:

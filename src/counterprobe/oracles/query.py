@@ -8,8 +8,7 @@ what follows runs, is in ``abilities.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -128,10 +127,14 @@ class Query:
         ``MASK`` where masked; for reading only.
     readouts : Readouts
         Which rows; they come back in this order.
+    starts : tuple of int
+        States at which queries begin that a stage asks at once: what is computed together where
+        there is one process.
     """
 
     states: StateArray
     readouts: Readouts
+    starts: tuple[int, ...] = field(default=(0,), kw_only=True)
 
     def beside(self, which: int) -> tuple[Any, ...]:
         """Return what determines the reply to one of the states beside it and its readouts."""
@@ -149,7 +152,8 @@ class Query:
         else:
             index = np.searchsorted(which, self.readouts.state_index[mine])
             readouts = Readouts.pairs(index, self.readouts.position[mine])
-        return replace(self, states=self.states[which], readouts=readouts, **self._of(which))
+        more = self._of(which) | {"states": self.states[which], "starts": (0,)}
+        return replace(self, readouts=readouts, **more)
 
     def _of(self, which: IntArray) -> dict[str, Any]:
         """Return what else a query of some of the states has."""
@@ -159,91 +163,18 @@ class Query:
 # ----- What comes back ----------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Reply:
-    """What an oracle answers: rows, and attention or drawn tokens where these were asked for.
+    """What an oracle answers: rows, and attention where it was asked for.
 
     Parameters
     ----------
     rows : Rows
-        One per readout, in order; none where tokens were drawn.
+        One per readout, in order.
     attention : ndarray of float, shape (B, N, N), optional
         Entry ``[b, i, j]``: the share of what predicts position i that is looked for at position
         j. What special tokens receive is missing from the sums over j.
-    drawn : Drawn, optional
-
-    Attributes
-    ----------
-    drawn : Drawn or None
-        Tokens, where the query asked for them.
     """
 
-    __slots__ = ("_attention", "_drop", "_rows", "_wait")
-
-    def __init__(self, rows: Rows, attention: FloatArray | None = None) -> None:
-        self._rows, self._attention = rows, attention
-        self._wait: Callable[[], Reply] | None = None
-        self._drop: Callable[[], None] | None = None
-
-    @classmethod
-    def later(cls, wait: Callable[[], Reply], drop: Callable[[], None] | None = None) -> Reply:
-        """Return a reply that is waited for when its rows are looked at.
-
-        Parameters
-        ----------
-        wait : callable
-            Returns the reply that has come, or raises what went wrong.
-        drop : callable, optional
-            Called instead if nobody is going to look.
-        """
-        reply = cls.__new__(cls)
-        reply._wait, reply._drop = wait, drop
-        return reply
-
-    @classmethod
-    def failed(cls, problem: BaseException) -> Reply:
-        """Return a reply that raises what went wrong when its rows are looked at."""
-        return cls.later(_raising(problem))
-
-    @property
-    def rows(self) -> Rows:
-        """The rows."""
-        self.settle()
-        return self._rows
-
-    @property
-    def attention(self) -> FloatArray | None:
-        """Attention between positions; None where it was not asked for."""
-        self.settle()
-        return self._attention
-
-    @property
-    def is_late(self) -> bool:
-        """Whether it is still to be waited for."""
-        return self._wait is not None
-
-    def settle(self) -> Reply:
-        """Wait for the rows; return the reply itself."""
-        if self._wait is not None:
-            try:
-                come = self._wait()
-            except BaseException as problem:
-                self._wait = _raising(problem)  # nothing comes of waiting twice
-                raise
-            self._wait = None
-            self._rows, self._attention = come.rows, come.attention
-        return self
-
-    def drop(self) -> None:
-        """Say that nobody is going to look at it."""
-        if self._wait is not None and self._drop is not None:
-            self._drop()
-        self._wait = self._drop = None
-
-
-def _raising(problem: BaseException) -> Callable[[], Reply]:
-    """Return a wait for a reply that never comes."""
-
-    def wait() -> Reply:
-        raise problem
-
-    return wait
+    rows: Rows
+    attention: FloatArray | None = None

@@ -72,12 +72,6 @@ class Rechecking(Wrapper):
     def ask(self, query: Query) -> Reply:
         """Ask, and ask once more for what is to be compared."""
         reply = self.inner.ask(query)
-        if reply.is_late:
-            return Reply.later(lambda: self._compared(query, reply.settle()), reply.drop)
-        return self._compared(query, reply)
-
-    def _compared(self, query: Query, reply: Reply) -> Reply:
-        """Return a reply when some of its rows have come a second time."""
         numbers = np.arange(self._num_seen, self._num_seen + len(query.states))
         self._num_seen += len(numbers)
         # By their number: no generator of the run is touched, and a replay chooses the same.

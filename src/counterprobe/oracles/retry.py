@@ -9,16 +9,17 @@ repeating would hide it.
 from __future__ import annotations
 
 import contextvars
+import itertools
 import logging
 import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from counterprobe.arguments import whole_number
 from counterprobe.errors import CacheError, OracleError
-from counterprobe.oracles.oracle import Oracle, OracleInfo, Wrapper
+from counterprobe.oracles.oracle import Oracle, Wrapper
 from counterprobe.oracles.query import Query, Reply
 
 __all__ = ["Failure", "Retry"]
@@ -72,7 +73,7 @@ class Retry(Wrapper):
     Notes
     -----
     An oracle that keeps work of runs begins anew where an attempt failed: a query says all that it
-    needs for that. With a ``timeout``, queries go one by one.
+    needs for that.
 
     Examples
     --------
@@ -105,39 +106,19 @@ class Retry(Wrapper):
         self._num_calls = 0
         self.failures: list[Failure] = []
 
-    @property
-    def info(self) -> OracleInfo:
-        """What the inner oracle is; with a timeout queries go one by one."""
-        info = self.inner.info
-        return info if self._timeout is None else replace(info, ahead=1)
-
     def ask(self, query: Query) -> Reply:
         """Ask until there is a reply, or too often."""
         call, self._num_calls = self._num_calls, self._num_calls + 1
-        reply = self._attempted(lambda: self._reply(query), query, call, 1)
-        if not reply.is_late:
-            return reply
-        # A reply that is waited for may fail while it is: then the query is asked again, alone.
-        return Reply.later(lambda: self._attempted(reply.settle, query, call, 1), reply.drop)
-
-    def _reply(self, query: Query) -> Reply:
-        if self._timeout is None:
-            return self.inner.ask(query)
-        return self._in_time(query, self._timeout)
-
-    def _attempted(
-        self, attempt: Callable[[], Reply], query: Query, call: int, number: int
-    ) -> Reply:
-        """Make an attempt; after one that failed, the attempts of its call that are left."""
-        while True:
+        for attempt in itertools.count(1):
             try:
-                return attempt()
+                if self._timeout is None:
+                    return self.inner.ask(query)
+                return self._in_time(query, self._timeout)
             except (OracleError, CacheError):  # a broken contract, or no failure
                 raise
             except Exception as problem:
-                self._failed(query, call, number, problem)
-            number += 1
-            attempt = lambda: self._reply(query).settle()  # noqa: E731
+                self._failed(query, call, attempt, problem)
+        raise AssertionError
 
     def _failed(self, query: Query, call: int, attempt: int, problem: Exception) -> None:
         """Count a failure, and pause; raise if it was the last that is permitted."""
@@ -158,7 +139,7 @@ class Retry(Wrapper):
 
         def attempt() -> None:
             try:
-                replies.append(self.inner.ask(query).settle())
+                replies.append(self.inner.ask(query))
             except BaseException as problem:  # raised again in the thread that waits
                 errors.append(problem)
 

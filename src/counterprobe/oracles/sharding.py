@@ -2,8 +2,8 @@
 
 A query is cut at fixed numbers of states, so that every piece is what one process would compute
 at once: rows are bit for bit those of one process, for exact laws and for models on the CPU of a
-like machine. Replies are put in order again. The queries of a stage are read ahead of their
-replies, in proportion to the number of workers. A piece whose worker died is asked elsewhere; the
+like machine. Replies are put in order again. As many queries of a stage are asked at once as keep
+the workers busy. A piece whose worker died is asked elsewhere; the
 run that asks never notices, so its ledger counts every state once.
 """
 
@@ -14,6 +14,7 @@ import pickle
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import array_api_compat
@@ -95,43 +96,36 @@ class Sharded(Wrapper):
 
     @property
     def info(self) -> OracleInfo:
-        """What the oracle is; workers are kept busy by queries that wait for their replies."""
-        count = self._workers.num_open
-        is_full = count >= AHEAD * self._workers.size
-        return replace(self.inner.info, ahead=1 if is_full else 1 + count)
+        """What the oracle is; what is read of a stage grows with the number of workers."""
+        return replace(self.inner.info, stream_states=AHEAD * self._workers.size * self._piece)
 
     def ability(self, kind: type[T]) -> T | None:
         """Return None: replicas answer plain queries alone."""
         return None
 
     def ask(self, query: Query) -> Reply:
-        """Send a query to the replicas; the reply is waited for when its rows are looked at."""
-        parts = self._split(query.states, query.readouts)
+        """Let the replicas answer a query, piece by piece."""
+        parts = self._split(query)
         known = frozenset(self._classes)
         pieces = [self._workers.submit((*part, known)) for *part, _ in parts]
-        drop = partial(self._workers.forget, pieces)
-
-        def wait() -> Reply:
-            try:
-                found = [self._workers.result(one) for one in pieces]
-            except ExecutorError as problem:
-                raise ExecutorError(f"oracle {self.name!r}: {problem}") from problem
-            finally:
-                drop()
-            order = np.concatenate([index for *_, index in parts])
-            rows = concatenate([_Unpacker(one, self._classes).load() for one in found])
-            is_sorted = bool((order[1:] > order[:-1]).all())
-            return Reply(rows if is_sorted else rows.take(np.argsort(order, kind="stable")))
-
-        return Reply.later(wait, drop)
+        try:
+            found = [self._workers.result(one) for one in pieces]
+        except ExecutorError as problem:
+            raise ExecutorError(f"oracle {self.name!r}: {problem}") from problem
+        finally:
+            self._workers.forget(pieces)
+        order = np.concatenate([index for *_, index in parts])
+        rows = concatenate([_Unpacker(one, self._classes).load() for one in found])
+        is_sorted = bool((order[1:] > order[:-1]).all())
+        return Reply(rows if is_sorted else rows.take(np.argsort(order, kind="stable")))
 
     # ----- Inside --------------------------------------------------------------------------
 
-    def _split(
-        self, states: StateArray, readouts: Readouts
-    ) -> list[tuple[StateArray, Readouts, IntArray]]:
+    def _split(self, query: Query) -> list[tuple[StateArray, Readouts, IntArray]]:
         """Cut a query: states, what to read of them, and which rows of the query those are."""
-        bounds = [*range(0, max(1, len(states)), self._piece), len(states)]
+        states, readouts = query.states, query.readouts
+        spans = pairwise([*query.starts, max(1, len(states))])
+        bounds = [low for span in spans for low in range(*span, self._piece)] + [len(states)]
         order = np.argsort(readouts.state_index, kind="stable")
         starts = np.searchsorted(readouts.state_index[order], bounds)
         parts = []

@@ -7,8 +7,9 @@ submitted is paid.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray
 from counterprobe.errors import ImpossibleState, OracleError
-from counterprobe.oracles import HistoryQuery, Query, Readouts, Reply
+from counterprobe.oracles import HistoryQuery, Query, Readouts, Reply, join
+from counterprobe.oracles.checks import parted
 from counterprobe.rows import DenseRows, Rows, concatenate
 from counterprobe.run.driver import Asking
 from counterprobe.run.events import Replied
@@ -99,44 +101,53 @@ class Stage:
     ) -> Asking[None]:
         """Submit the queries of probes; hand each with its rows to ``consume``, in order.
 
-        An oracle with many replicas is asked some queries ahead of their replies, since a stage's
-        inputs are fixed before. The run sees no difference: replies in order, each checked and
-        charged when its turn comes, and nothing submitted that the budget does not permit.
+        An oracle with many replicas is asked some queries at once, since a stage's inputs are
+        fixed before. The run sees no difference: replies in order, each checked and charged when
+        its turn comes, and nothing submitted that the budget does not permit.
         """
-        waiting: deque[tuple[Probe, Query, Reply]] = deque()
-        reading = iter(probes)
-        problem: Exception | None = None
-        try:
-            while True:
-                while problem is None and len(waiting) < self._run.oracle.info.ahead:
-                    try:
-                        probe, query = next(reading)
-                        self._check(query, sum(len(one.states) for _, one, _ in waiting))
-                        try:
-                            reply = yield query
-                        except ImpossibleState as refusal:  # a reply as well
-                            reply = Reply.failed(refusal)
-                        waiting.append((probe, query, reply))
-                    except Exception as error:  # in its turn; no more of them is one as well
-                        problem = error
-                if not waiting:
-                    break
-                probe, query, reply = waiting.popleft()
+        reading, problem = iter(probes), None
+        while problem is None:
+            group: list[tuple[Probe, Query]] = []
+            size = 0
+            while problem is None and size < self._run.info.stream_states:
                 try:
-                    rows = self._receive(reply, query).rows
-                except ImpossibleState as refusal:
-                    if probe.refusals is None:
-                        raise
+                    probe, query = next(reading)
+                    self._check(query, size)
+                except Exception as error:  # in its turn; no more of them is one as well
+                    problem = error
+                else:
+                    group.append((probe, query))
+                    size += len(query.states)
+            replies = yield from self._replies([query for _, query in group])
+            for (probe, query), reply in zip(group, replies, strict=True):
+                if isinstance(reply, Reply):
+                    rows = reply.rows
+                elif probe.refusals is None:
+                    raise reply
+                else:
                     span = 0, len(query.states)
-                    found = yield from self._ask_halves(query, probe.refusals, refusal, *span)
+                    found = yield from self._ask_halves(query, probe.refusals, reply, *span)
                     rows = self._gathered(query, found)
                 consume(probe, query, rows)
                 self._run.report(self._operation, self.evaluations)
-        finally:
-            for *_, reply in waiting:
-                reply.drop()
-        if problem is not None and not isinstance(problem, StopIteration):
+        if not isinstance(problem, StopIteration):
             raise problem
+
+    def _replies(self, queries: Sequence[Query]) -> Asking[list[Reply | ImpossibleState]]:
+        """Ask as one, and one by one where some state is impossible."""
+        if len(queries) > 1:
+            starts = np.cumsum([0, *(len(one.states) for one in queries[:-1])])
+            whole = replace(join(queries), starts=tuple(starts.tolist()))
+            with suppress(ImpossibleState):
+                parts = parted((yield whole), whole, queries, self._run.oracle_name)
+                return [self._receive(*pair) for pair in zip(parts, queries, strict=True)]
+        replies: list[Reply | ImpossibleState] = []
+        for query in queries:
+            try:
+                replies.append(self._receive((yield query), query))
+            except ImpossibleState as refusal:
+                replies.append(refusal)
+        return replies
 
     def count(self, evaluations: int, rows_read: int, prints: NDArray[np.uint64]) -> None:
         """Count evaluations, with the fingerprints of their states."""
@@ -167,8 +178,6 @@ class Stage:
     ) -> Reply:
         """Check a reply, count it and show it to whoever follows the run."""
         run = self._run
-        if isinstance(reply, Reply):
-            reply.settle()
         reply = run.check(reply, query)
         prints = fingerprint(query.states) if prints is None else prints
         self.count(len(query.states), len(query.readouts), prints)

@@ -28,7 +28,7 @@ from counterprobe.oracles import (
     as_oracle,
     join,
 )
-from counterprobe.oracles.checks import check_count, own_rows
+from counterprobe.oracles.checks import own_rows, parted
 from counterprobe.rows import Rows
 from counterprobe.run.transcript import Event, Note
 
@@ -256,25 +256,13 @@ def _ask_together(oracle: Oracle, queries: Sequence[Query]) -> list[Reply]:
     """Ask several queries, all with attention of the same layers or all without, as one."""
     if len(queries) == 1:
         reply = oracle.ask(queries[0])
-        late = isinstance(reply, Reply) and reply.is_late  # the run asks ahead
-        if late or oracle.info.trusted or not isinstance(reply.rows, Rows):
+        if oracle.info.trusted or not isinstance(reply.rows, Rows):
             return [reply]
         # The next call may come before this reply is looked at, and write over it.
         attention = None if reply.attention is None else np.array(reply.attention)
         return [Reply(own_rows(reply.rows), attention)]
     whole = join(queries)
-    reply = oracle.ask(whole).settle()
-    rows = check_count(reply.rows, whole.readouts, oracle.name)
-    ends = np.cumsum([len(one.readouts) for one in queries])
-    shares = [
-        rows.take(np.arange(high - len(one.readouts), high))
-        for one, high in zip(queries, ends, strict=True)
-    ]
-    if reply.attention is None:
-        return [Reply(share) for share in shares]
-    last = np.cumsum([len(one.states) for one in queries])
-    weights = np.split(np.array(reply.attention), last[:-1])
-    return [Reply(*pair) for pair in zip(shares, weights, strict=True)]
+    return parted(oracle.ask(whole), whole, queries, oracle.name)
 
 
 def _is_done(wanted: Query | SharedResult | None) -> bool:
