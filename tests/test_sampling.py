@@ -352,7 +352,7 @@ def test_an_oracle_that_fails_ends_all(table_law, counted, failing):
             draw(Failing(table_law.oracle()), rule, 4)
     with pytest.raises(ConnectionError) as error:
         draw(Failing(table_law.oracle()), cp.samplers.Sequential("confidence"), 4)
-    assert error.value.__notes__ == ["while the oracle was asked for sequences 0, 1, 2, 3"]
+    assert error.value.__notes__ == ["while the oracle was asked for sequences [0, 1, 2, 3]"]
 
 
 def test_a_bad_row_is_laid_at_the_door_of_its_sequence():
@@ -681,7 +681,7 @@ def test_every_commit_round_is_told(law, rule):
         for k, state in zip(step.sequences, step.states, strict=True):
             assert step.round == len(seen[k])
             seen[k].append(state.tolist())
-    for k, history in enumerate(many.histories):
+    for k, history in enumerate(result.history for result in many.results):
         assert history[1:].tolist() == seen[k]
         assert (history[0] == cp.MASK).all()
         assert history[-1].tolist() == many.sequences[k].tolist()

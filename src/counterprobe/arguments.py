@@ -27,6 +27,7 @@ __all__ = [
     "Steps",
     "Time",
     "Whole",
+    "as_temperature",
     "check_settings",
     "real_numbers",
     "whole_number",
@@ -34,6 +35,13 @@ __all__ = [
 
 # Steps of a schedule that is laid out before a run.
 MOST_STEPS = 10_000_000
+
+
+def as_temperature(temperature: float) -> float:
+    """Return a temperature, or refuse it."""
+    if not 0 <= temperature < math.inf:
+        raise ValueError(f"temperature must be finite and at least 0, got {temperature!r}")
+    return float(temperature)
 
 
 def real_numbers(name: str, value: object) -> NDArray[np.float64]:

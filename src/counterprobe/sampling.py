@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterprobe.arguments import whole_number
+from counterprobe.arguments import as_temperature, whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.discovery import Structure, check_oracle, context_for
 from counterprobe.errors import BudgetExceeded, Infeasible
 from counterprobe.oracles import DrawsPlans, FollowsRuns, Oracle, as_oracle
 from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.drawing import Scores, as_temperature
+from counterprobe.run.drawing import Scores
 from counterprobe.run.driver import Asking, Driver, Shared
 from counterprobe.run.events import Finished, Listener, OnEvent, Progress, Step, tell_all
 from counterprobe.run.ledger import Ledger, Need

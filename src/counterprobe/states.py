@@ -28,6 +28,7 @@ __all__ = [
     "as_states",
     "check_batch",
     "check_positions",
+    "check_tokens",
     "fingerprint",
     "mix64",
 ]
@@ -106,6 +107,20 @@ def as_context(given: ArrayLike | None, length: int, vocab_size: int) -> StateAr
         raise ValueError(f"given must have shape ({length},), got {np.shape(given)}")
     context: StateArray = as_contexts(given, length, vocab_size, 1)[0]
     return context
+
+
+def check_tokens(tokens: ArrayLike, count: int, vocab_size: int) -> IntArray:
+    """Check the values of some positions and return them."""
+    values = np.atleast_1d(np.asarray(tokens))
+    if values.shape != (count,) or values.dtype.kind not in "iu":
+        raise ValueError(
+            f"tokens must be {count} integers, one per position of the batch, got {tokens!r}"
+        )
+    if values.min() < 0 or values.max() >= vocab_size:
+        raise ValueError(
+            f"tokens must lie in 0..{vocab_size - 1}, got {int(values.min())}..{int(values.max())}"
+        )
+    return values.astype(np.int64)
 
 
 def check_positions(batch: ArrayLike, length: int) -> IntArray:

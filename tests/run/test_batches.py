@@ -70,4 +70,3 @@ def test_a_batch_counts_what_it_completed_and_what_that_took(law):
         "sampler": "one-batch", "settings": drawn.results[0].settings, "count": 3, "completed": 2,
         "tokens_per_forward": some.tokens_per_forward, **drawn.ledger.as_dict(),
     }  # fmt: skip
-    assert [h.tolist() for h in some.histories] == [r.history.tolist() for r in drawn.results]

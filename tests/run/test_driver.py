@@ -9,7 +9,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Query, testing
-from counterprobe.run import Commit, Driver, Probe, Read, Share, drive, driver
+from counterprobe.run import Commit, Driver, Probe, Read, Share, driver
 from counterprobe.run.driver import Shared
 
 MASK = cp.MASK
@@ -49,7 +49,7 @@ def test_what_runs_ask_goes_to_the_oracle_as_one_batch(law, counted):
     assert oracle.calls == 1
     assert oracle.states == 4
     for work, reply in zip(works, replies, strict=True):
-        assert np.array_equal(reply.masses, drive(law.oracle(), work(0)).masses)
+        assert np.array_equal(reply.masses, Driver(work).run(law.oracle())[0].masses)
 
 
 def test_a_batch_is_cut_where_memory_ends(monkeypatch, law, counted):
@@ -158,12 +158,10 @@ def test_an_error_names_the_sequences_that_the_oracle_was_asked_for(law, monkeyp
     one = ask(np.full((1, law.length), MASK), FIRST)
     with pytest.raises(RuntimeError, match="out of memory") as problem:
         gather(Failing(law.oracle()), [one] * 5)
-    assert problem.value.__notes__ == ["while the oracle was asked for sequences 2, 3"]
+    assert problem.value.__notes__ == ["while the oracle was asked for sequences [2, 3]"]
 
 
-@pytest.mark.parametrize(
-    ("count", "named"), [(4, "0, 1, 2, 3"), (5, "0, 1, 2, 3, ... (5 of them)")]
-)
+@pytest.mark.parametrize(("count", "named"), [(4, "[0, 1, 2, 3]"), (7, "[0, 1, 2, 3, 4, 5, ...]")])
 def test_a_few_sequences_are_named_and_many_counted(uniform_oracle, count, named):
     class Failing(testing.CountingOracle):
         def ask(self, query):
@@ -228,7 +226,7 @@ def test_an_interrupt_reaches_a_run_that_is_alone_where_it_waits(uniform_oracle)
         except KeyboardInterrupt:
             return "what was found"
 
-    assert drive(Interrupted(uniform_oracle()), work()) == "what was found"
+    assert Driver(lambda _: work()).run(Interrupted(uniform_oracle()))[0] == "what was found"
 
 
 # ----- What runs share --------------------------------------------------------------------------

@@ -7,7 +7,6 @@ sequences at once.
 """
 
 from counterprobe.run.driver import Driver as Driver
-from counterprobe.run.driver import drive as drive
 from counterprobe.run.events import Finished as Finished
 from counterprobe.run.events import Listener as Listener
 from counterprobe.run.events import Progress as Progress

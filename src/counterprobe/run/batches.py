@@ -177,11 +177,6 @@ class SampleBatch(Shown):
         mean: FloatArray = np.where(is_known, total, np.nan) / np.maximum(count, 1)
         return mean
 
-    @property
-    def histories(self) -> list[StateArray]:
-        """The states of each sequence from its context to its end, shape ``(rounds + 1, N)``."""
-        return [result.history for result in self.results]
-
     def sections(self) -> list[Section]:
         """Return what a display or a page of it shows: what it cost, why so, and sequences."""
         why = self.how()[1:]

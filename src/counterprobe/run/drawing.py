@@ -32,17 +32,8 @@ from counterprobe.rows import Rows, to_numpy
 __all__ = [
     "Draw",
     "Scores",
-    "as_temperature",
-    "check_tokens",
     "draw_tokens",
 ]
-
-
-def as_temperature(temperature: float) -> float:
-    """Return a temperature, or refuse it."""
-    if not 0 <= temperature < math.inf:
-        raise ValueError(f"temperature must be finite and at least 0, got {temperature!r}")
-    return float(temperature)
 
 
 # Turns rows into tokens, one per position: ``draw(state, positions, rows, index)``. The state that
@@ -108,20 +99,3 @@ def draw_tokens(
         plain = math.nan if scores.plain is None else -to_numpy(rows.own.log_prob(tokens))
         scores.keep(where, to_numpy(drawn_from.log_prob(tokens)), plain)
     return tokens
-
-
-# ----- Verified values ----------------------------------------------------------------------
-
-
-def check_tokens(tokens: ArrayLike, count: int, vocab_size: int) -> IntArray:
-    """Check the values of some positions and return them."""
-    values = np.atleast_1d(np.asarray(tokens))
-    if values.shape != (count,) or values.dtype.kind not in "iu":
-        raise ValueError(
-            f"tokens must be {count} integers, one per position of the batch, got {tokens!r}"
-        )
-    if values.min() < 0 or values.max() >= vocab_size:
-        raise ValueError(
-            f"tokens must lie in 0..{vocab_size - 1}, got {int(values.min())}..{int(values.max())}"
-        )
-    return values.astype(np.int64)

@@ -10,6 +10,7 @@ comes to it. The others wait, and take over its result and its charges.
 
 from __future__ import annotations
 
+import reprlib
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import ExitStack
@@ -32,7 +33,7 @@ from counterprobe.oracles.checks import own_rows, parted
 from counterprobe.rows import Rows
 from counterprobe.run.transcript import Event, Note
 
-__all__ = ["Asking", "Driver", "Shared", "SharedResult", "drive"]
+__all__ = ["Asking", "Driver", "Shared", "SharedResult"]
 
 T = TypeVar("T")
 
@@ -40,8 +41,6 @@ T = TypeVar("T")
 MOST_SHARED = 256
 # Numbers in the states or the attention of one call, at most: replies are larger still.
 MOST_NUMBERS = 1 << 24
-# Sequences that a message names one by one.
-MOST_NAMED = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -225,15 +224,10 @@ class Driver(Generic[T]):
                     return [problem]
                 if isinstance(problem, Exception):
                     asking = [live.index for live in self._held if isinstance(live.wanted, Query)]
-                    members = asking[len(replies) :][: len(part)]
-                    problem.add_note(f"while the oracle was asked for {_named(members)}")
+                    members = reprlib.repr(asking[len(replies) :][: len(part)])
+                    problem.add_note(f"while the oracle was asked for sequences {members}")
                 raise
         return replies
-
-
-def drive(oracle: Oracle, asking: Asking[T]) -> T:
-    """Answer one run until it returns; errors and interrupts are raised inside it."""
-    return Driver(lambda _: asking).run(oracle)[0]
 
 
 def _parts(queries: Sequence[Query]) -> Iterator[list[Query]]:
@@ -271,10 +265,3 @@ def _is_done(wanted: Query | SharedResult | None) -> bool:
 
 def _is_of_a_run(wanted: Query | SharedResult | None) -> TypeGuard[HistoryQuery]:
     return isinstance(wanted, HistoryQuery) and wanted.runs is not None
-
-
-def _named(members: Sequence[int]) -> str:
-    """Name a few sequences, and how many they are if that is not all."""
-    few = ", ".join(map(str, members[:MOST_NAMED]))
-    more = f", ... ({len(members)} of them)" if len(members) > MOST_NAMED else ""
-    return f"sequences {few}{more}"

@@ -71,15 +71,16 @@ class History:
         self._write(positions, np.full(len(positions), MASK))
         self.round_of[positions] = -2
         self.num_known -= len(positions)
-        self._begin_anew()
+        # Be known under a new key: what an oracle keeps of a history can only grow.
+        self._key, self._serial, self._fresh = RunKey(), 0, []
+        self.ranks = np.where(self.state == MASK, -2, -1)
         return tokens
 
     def next_runs(self) -> Runs:
         """Return who asks next about this history, and what is new since it was last asked."""
-        fresh = (
-            self._fresh[0] if len(self._fresh) == 1 else np.concatenate([NOWHERE, *self._fresh])
-        )
-        runs = Runs(self._key, FIRST, self._serial, Readouts.of_one(fresh))
+        fresh = self._fresh
+        new = fresh[0] if len(fresh) == 1 else np.concatenate([NOWHERE, *fresh])
+        runs = Runs(self._key, FIRST, self._serial, Readouts.of_one(new))
         self._serial += 1
         self._fresh = []
         return runs
@@ -105,11 +106,6 @@ class History:
                 f"{int(self.state[i])} but state {b} has {int(states[b, i])} there; start from "
                 "run.state"
             )
-
-    def _begin_anew(self) -> None:
-        """Be known under a new key: what an oracle keeps of a history can only grow."""
-        self._key, self._serial, self._fresh = RunKey(), 0, []
-        self.ranks = np.where(self.state == MASK, -2, -1)
 
     def _write(self, positions: IntArray, tokens: IntArray) -> None:
         before = self.state[positions]

@@ -162,9 +162,8 @@ class SampleResult(Shown):
     @property
     def tokens_per_forward(self) -> float:
         """Positions committed for each state submitted, every kind of state; NaN for nothing."""
-        return (
-            self.num_committed / self.ledger.evaluations if self.ledger.evaluations else math.nan
-        )
+        sent = self.ledger.evaluations
+        return self.num_committed / sent if sent else math.nan
 
     @property
     def history(self) -> StateArray:

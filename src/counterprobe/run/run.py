@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterprobe.arguments import whole_number
+from counterprobe.arguments import as_temperature, whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import CounterprobeError
 from counterprobe.oracles import (
@@ -34,8 +34,8 @@ from counterprobe.oracles import (
 from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.rows import Rows
 from counterprobe.run.door import Stage
-from counterprobe.run.drawing import Draw, Scores, as_temperature, check_tokens, draw_tokens
-from counterprobe.run.driver import Asking, Shared, drive
+from counterprobe.run.drawing import Draw, Scores, draw_tokens
+from counterprobe.run.driver import Asking, Driver, Shared
 from counterprobe.run.events import Announced, Drew, OnEvent, tell_all
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger, Need
@@ -61,7 +61,7 @@ from counterprobe.run.requests import (
 )
 from counterprobe.run.transcript import Event, Note, Operation, Transcript, Whole
 from counterprobe.run.view import View
-from counterprobe.states import MASK, as_context, as_states, check_batch
+from counterprobe.states import MASK, as_context, as_states, check_batch, check_tokens
 from counterprobe.streams import CommitNoise, Streams, require_streams
 
 __all__ = ["Run", "measure"]
@@ -221,7 +221,7 @@ class Run(View):
 
     def alone(self, asking: Asking[T]) -> T:
         """Answer what this run asks from its own oracle, beside no other run."""
-        return drive(self.oracle, asking)
+        return Driver(lambda _: asking).run(self.oracle)[0]
 
     def call(
         self,

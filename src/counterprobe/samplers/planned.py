@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from counterprobe.arguments import as_temperature
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.discovery.structure import Structure
 from counterprobe.errors import StructureError
@@ -26,7 +27,6 @@ from counterprobe.planning.strengths import (
     frozen_strengths,
     require_known,
 )
-from counterprobe.run.drawing import as_temperature
 from counterprobe.run.requests import Commit, CommitAll, Requests
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, Sweep
