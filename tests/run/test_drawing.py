@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.arguments import as_temperature
 from counterprobe.classes import TokenClasses
 from counterprobe.rows import ClassedRows, DenseRows
-from counterprobe.run.drawing import Scores, as_temperature, draw_tokens
+from counterprobe.run.drawing import Scores, draw_tokens
 
 LENGTH = 40
 POSITIONS = np.arange(LENGTH)[::-2]
