@@ -107,7 +107,7 @@ class Program:
 
     def workers(self) -> list[int]:
         """Return the worker processes."""
-        return [pid for pid in self.alive() if b"spawn_main" in _command_of(pid)]
+        return [pid for pid in self.alive() if b"popen_loky" in _command_of(pid)]
 
     def orphans(self) -> list[int]:
         """Return the processes with this mark that are still alive, after a fair wait."""
