@@ -1,9 +1,9 @@
 """Runs: how oracles are asked and charged.
 
 ``requests.py`` lists what a rule may ask for. A ``Run`` is one run, which answers a rule's
-requests; ``driver.py`` lets any number of runs ask one oracle; ``door.py`` checks replies and
-charges; ``events.py`` lists what listeners are told. ``Together`` commits fixed batches of many
-sequences at once.
+requests, and charges each stage that ``door.py`` asks and checks; ``driver.py`` lets any number of
+runs ask one oracle; ``events.py`` lists what listeners are told; ``together.py`` commits fixed
+batches of many sequences at once.
 """
 
 from counterprobe.run.driver import Driver as Driver
